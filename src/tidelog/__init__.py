@@ -1,0 +1,3 @@
+"""tidelog: a distributed log that speaks Kafka's wire protocol."""
+
+__version__ = "0.1.0"

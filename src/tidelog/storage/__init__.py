@@ -1,0 +1,1 @@
+"""The storage engine: Kafka's files on disk, one log per partition."""
