@@ -7,7 +7,6 @@ override and the reference page.  This module knows no setting by name.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from functools import cache
 from typing import Any, Self, get_type_hints
 
 from tidelog.errors import SettingsError
@@ -88,15 +87,15 @@ class Section:
         return replace(self, **values)
 
 
-@cache
-def declared(cls: type[Any]) -> tuple[Declared, ...]:
+def declared(cls: type[Section]) -> tuple[Declared, ...]:
     """The settings of a section, in order."""
-    hints = get_type_hints(cls)
-    return tuple(_declared(each, hints[each.name]) for each in fields(cls))
+    if cls not in _DECLARED:
+        hints = get_type_hints(cls)
+        _DECLARED[cls] = tuple(_declared(each, hints[each.name]) for each in fields(cls))
+    return _DECLARED[cls]
 
 
-@cache
-def topic_settings(cls: type[Any]) -> dict[str, Declared]:
+def topic_settings(cls: type[Section]) -> dict[str, Declared]:
     """The settings of a section that a topic may override, by the topic's name for them."""
     return {each.spec.topic: each for each in declared(cls) if each.spec.topic}
 
@@ -142,6 +141,9 @@ def one_of(*allowed: str) -> Check:
 
     check.__doc__ = "one of " + ", ".join(allowed)
     return check
+
+
+_DECLARED: dict[type[Section], tuple[Declared, ...]] = {}
 
 
 def _boolean(text: str) -> bool:
