@@ -1,0 +1,74 @@
+# Two commands do everything: `make run` and `make test`.  The rest is for people who work on tidelog.
+#
+#   make run      set up (once) and start a broker on 127.0.0.1:9092 with its data in ./data
+#                 more arguments: make run ARGS="--port 0 --data /tmp/logs"
+#   make test     set up, install the foreign clients the tests drive, run all tests
+#                 without those clients: make test PEERS=no
+#   make check    format, lint, types, layers
+#   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
+#   make bench    the benchmarks, see benchmarks/README.md
+#   make docs     write the generated reference pages again
+#   make clean    remove everything that the above have made, except ./data
+
+PYTHON ?= python3
+ARGS ?=
+PEERS ?= yes
+FUZZ_SECONDS ?= 300
+WORKERS ?= 2
+BIN := .venv/bin
+
+KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
+
+.PHONY: run test check peers bench docs fuzz clean
+
+run: .venv/installed
+	exec $(BIN)/tidelog serve $(ARGS)
+
+# Process-level tests measure themselves by progress, not by time, but they want a core each: they run after
+# the others, on fewer workers.
+test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
+	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/faults tests/fuzz
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/reference.py --check
+
+peers: .peers/installed
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: .venv/installed
+	$(BIN)/python scripts/reference.py
+
+fuzz: .venv/dev
+	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
+
+clean:
+	rm -rf .venv .peers build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f src/tidelog/kernel/*.so src/tidelog/kernel/*.c
+	find src tests benchmarks scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: set-up is done again only when what it depends on has changed.
+
+.venv/pip:
+	$(PYTHON) -c 'import sys; sys.exit("tidelog needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 run" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
+	touch $@
+
+.venv/installed: .venv/pip pyproject.toml $(wildcard setup.py) $(KERNEL)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	touch $@
+
+.venv/dev: .venv/installed pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --group dev
+	touch $@
+
+.peers/installed: scripts/peers.sh
+	scripts/peers.sh
+	touch $@
