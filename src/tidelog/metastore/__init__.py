@@ -1,0 +1,1 @@
+"""Where cluster metadata is kept: one contract, several stores."""
