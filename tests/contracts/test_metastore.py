@@ -146,8 +146,8 @@ async def test_reading_goes_on_after_an_index(handle):
     store = await leading(handle)
     for number in range(10):
         await store.append(1, b"%d" % number)
-    assert [each.index for each in await store.read(0)] == list(range(1, 11))
-    assert [each.index for each in await store.read(4, limit=3)] == [5, 6, 7]
+    assert [each.number for each in await store.read(0)] == list(range(1, 11))
+    assert [each.number for each in await store.read(4, limit=3)] == [5, 6, 7]
     assert await store.read(10) == []
 
 
@@ -157,7 +157,7 @@ async def test_a_snapshot_cuts_the_log(handle):
         await store.append(1, b"%d" % number)
     await store.save_snapshot(1, Snapshot(3, b"state"))
     assert await store.snapshot() == (3, b"state")
-    assert [each.index for each in await store.read(3)] == [4, 5]
+    assert [each.number for each in await store.read(3)] == [4, 5]
     with pytest.raises(Compacted):
         await store.read(1)
 
@@ -182,7 +182,7 @@ async def test_a_watcher_misses_nothing_and_sees_nothing_twice(handle):
         tick = await reader.tick()
         while len(seen) < 50:
             entries = await reader.read(seen[-1] if seen else 0)
-            seen.extend(each.index for each in entries)
+            seen.extend(each.number for each in entries)
             if not entries:
                 tick = await reader.wait(tick)
 

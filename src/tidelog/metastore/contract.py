@@ -45,13 +45,13 @@ class Compacted(MetastoreError):
 
 
 class Entry(NamedTuple):
-    index: int
+    number: int
     """Position in the metadata log; the first entry ever has 1."""
     data: bytes
 
 
 class Snapshot(NamedTuple):
-    index: int
+    number: int
     """The last entry whose effect is in `data`."""
     data: bytes
 
@@ -148,7 +148,7 @@ class Metastore(ABC):
 
     @abstractmethod
     async def save_snapshot(self, epoch: int, snapshot: Snapshot) -> None:
-        """Keep the state after `snapshot.index` and cut the log up to there; fenced like `append`."""
+        """Keep the state after `snapshot.number` and cut the log up to there; fenced like `append`."""
 
     # Waiting
 

@@ -115,7 +115,7 @@ class MemoryMetastore(Metastore):
     async def save_snapshot(self, epoch: int, snapshot: Snapshot) -> None:
         self._fence(epoch)
         self._store.snapshot = snapshot
-        self._store.log = [each for each in self._store.log if each.index > snapshot.index]
+        self._store.log = [each for each in self._store.log if each.number > snapshot.number]
 
     async def tick(self) -> Tick:
         live = (held for held, _ in self._store.leases.values() if self._is_live(held))

@@ -224,9 +224,9 @@ class _Database:
         with self._transaction() as db:
             self._fence(epoch)
             db.execute(
-                "INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (snapshot.index, snapshot.data)
+                "INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (snapshot.number, snapshot.data)
             )
-            db.execute("DELETE FROM entry WHERE idx <= ?", (snapshot.index,))
+            db.execute("DELETE FROM entry WHERE idx <= ?", (snapshot.number,))
 
     def tick(self) -> Tick:
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
@@ -330,7 +330,7 @@ class _Leases:
         if len(stamp) < _STAMP.size:
             return False
         age_ms = (self._clock.monotonic() - _STAMP.unpack(stamp)[0]) * 1000
-        return age_ms <= session.timeout_ms
+        return bool(age_ms <= session.timeout_ms)
 
     def _is_unlocked(self, file: int) -> bool:
         # A shared lock: two members that look at once do not take each other for the owner.
