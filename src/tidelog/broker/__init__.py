@@ -1,0 +1,1 @@
+"""One broker: settings, wiring, dispatch and a handler for each API."""

@@ -1,0 +1,77 @@
+"""What a handler is given: the broker's services, and who asks.
+
+`Services` is filled once by `broker/broker.py`, the only wiring; a handler reaches everything through
+`ctx.broker`.  A `Context` lives as long as one request.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidelog.clock import Clock
+from tidelog.cluster.partition import Partitions
+from tidelog.network.peer import Peer, Principal
+
+if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs it
+    from tidelog.broker.dispatch import Handlers
+    from tidelog.broker.fetch_sessions import FetchSessions
+    from tidelog.broker.producer_ids import ProducerIds
+    from tidelog.broker.settings import BrokerSettings
+    from tidelog.cluster.controller import Controller
+    from tidelog.cluster.image import Image
+    from tidelog.cluster.waiting import Waiting
+    from tidelog.coordination.groups.coordinator import GroupCoordinator
+    from tidelog.storage.manager import LogManager
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """Everything that handlers may use."""
+
+    broker_id: int
+    cluster_id: str
+    settings: "BrokerSettings"
+    clock: Clock
+    image: "Callable[[], Image]"
+    """The picture of the cluster as this broker knows it now."""
+    partitions: Partitions
+    logs: "LogManager"
+    controller: "Controller"
+    groups: "GroupCoordinator"
+    producer_ids: "ProducerIds"
+    waiting: "Waiting"
+    """Fetches that wait for data."""
+    fetch_sessions: "FetchSessions"
+    handlers: "Handlers" = field(default_factory=lambda: _handlers())
+    """The APIs that this broker answers."""
+
+
+class Context:
+    """One request: who asks, in which version, and what the broker has to serve it with."""
+
+    __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer")
+
+    def __init__(
+        self,
+        broker: Services,
+        peer: Peer,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    @property
+    def principal(self) -> Principal:
+        """As whom the peer is known."""
+        return self.peer.principal
+
+
+def _handlers() -> "Handlers":
+    from tidelog.broker.dispatch import Handlers  # which imports this module
+
+    return Handlers()

@@ -1,0 +1,278 @@
+"""From a frame to its handler, and from what the handler returns to the answer's bytes.
+
+A handler is a function plus facts, and lives in the file of `broker/handlers/` that has the API's name:
+
+    @handles(HeartbeatRequest, "0-4")
+    async def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse: ...
+
+It may be a plain `def` when it has nothing to wait for, which saves a task.  What it raises is answered:
+a `KafkaError` with its code, anything else with `UnknownServerError` and a traceback in the log.  Where the
+response has no error code at its top the handler has to answer item by item; an error that escapes it closes the
+connection.
+
+`@handles_frame` is for the two APIs whose speed matters (Produce, Fetch): the function decodes the frame itself
+and returns the answer's bytes.  The frame is the network's buffer: it is valid until the function returns.
+"""
+
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct as Packer
+from types import ModuleType
+from typing import Any
+
+from tidelog.broker.context import Context, Services
+from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
+from tidelog.network.answer import Answer
+from tidelog.network.peer import Peer
+from tidelog.protocol.codec import decode, encode_into
+from tidelog.protocol.headers import parse_request_header
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.schema import Request, Response, Versions
+
+API_VERSIONS_KEY = 18
+
+_log = logging.getLogger(__name__)
+_HEADER = Packer(">hhih")  # api key, version, correlation id, length of the client id
+_LENGTH = Packer(">i")
+_RESPONSE_V0 = Packer(">ii")  # length, correlation id
+_RESPONSE_V1 = Packer(">iix")  # and no tagged fields
+
+FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
+"""(services, peer, frame, version, correlation id, position of the body) -> answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handler:
+    """One API: what it takes, in which versions, and the function that answers."""
+
+    request: type[Request]
+    versions: Versions
+    """What is answered."""
+    advertised: Versions
+    """What ApiVersions tells: older clients look for a low version that they then do not use."""
+    run: Callable[..., Any]
+    by_frame: bool = False
+    before_login: bool = False
+
+    api_key: int = field(init=False)
+    flexible_from: int = field(init=False)
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        flexible = self.request.flexible
+        derived = {
+            "api_key": self.request.api_key,
+            "flexible_from": flexible.first if flexible.first <= flexible.last else 1 << 15,
+            "is_async": inspect.iscoroutinefunction(self.run),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """As Kafka calls the API."""
+        return self.request.__name__.removesuffix("Request")
+
+
+def handles(
+    request: type[Request],
+    versions: str,
+    *,
+    advertised: str | None = None,
+    before_login: bool = False,
+) -> Callable[[Callable[[Any, Context], Any]], Handler]:
+    """Make a function or coroutine `(request, ctx) -> response` the handler of `request`."""
+
+    def make(run: Callable[[Any, Context], Any]) -> Handler:
+        return Handler(
+            request,
+            Versions.parse(versions),
+            Versions.parse(advertised or versions),
+            run,
+            before_login=before_login,
+        )
+
+    return make
+
+
+def handles_frame(
+    request: type[Request], versions: str, *, advertised: str | None = None
+) -> Callable[[FrameRun], Handler]:
+    """Make a function that decodes the frame and encodes the answer by itself the handler of `request`."""
+
+    def make(run: FrameRun) -> Handler:
+        return Handler(
+            request,
+            Versions.parse(versions),
+            Versions.parse(advertised or versions),
+            run,
+            by_frame=True,
+        )
+
+    return make
+
+
+def collect(package: ModuleType) -> dict[int, Handler]:
+    """The handlers in the modules of `package`, by API key."""
+    table: dict[int, Handler] = {}
+    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        for found in vars(importlib.import_module(info.name)).values():
+            if isinstance(found, Handler):
+                known = found.request.versions
+                assert known.first <= found.versions.first, info.name
+                assert found.versions.last <= known.last, info.name
+                assert table.setdefault(found.api_key, found) is found, info.name
+    return table
+
+
+class Handlers:
+    """All handlers, found when first asked for: importing them takes longer than starting the broker."""
+
+    def __init__(self, table: dict[int, Handler] | None = None) -> None:
+        self._table = table
+
+    def by_key(self) -> dict[int, Handler]:
+        if self._table is None:
+            from tidelog.broker import handlers
+
+            self._table = collect(handlers)
+        return self._table
+
+    def __iter__(self) -> Iterator[Handler]:
+        """By API key."""
+        return iter(handler for _, handler in sorted(self.by_key().items()))
+
+
+class Dispatcher:
+    """Answers frames.  `dispatcher.serve` is what the network is given."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._handlers = services.handlers
+        self._table: dict[int, Handler] = {}
+
+    def serve(self, peer: Peer, frame: memoryview) -> Answer:
+        """The answer to one request frame (without its length); `ProtocolError` asks to close the connection."""
+        if len(frame) < _HEADER.size:
+            raise ProtocolError(f"a request of {len(frame)} bytes is too short for its header")
+        api_key, version, correlation_id, client_bytes = _HEADER.unpack_from(frame)
+        handler = self._table.get(api_key) or self._find(api_key, version)
+        if not handler.versions[0] <= version <= handler.versions[1]:
+            return self._wrong_version(handler, version, correlation_id)
+        pos = _HEADER.size + client_bytes if client_bytes > 0 else _HEADER.size
+        if handler.flexible_from <= version:
+            if pos < len(frame) and frame[pos] == 0:  # no tagged fields, as from every known client
+                pos += 1
+            else:
+                pos = parse_request_header(frame).body_pos
+        if handler.by_frame:
+            return self._run_by_frame(handler, peer, frame, version, correlation_id, pos)
+        # A handler may keep parts of its request after it has returned; the frame is the network's.
+        request, _ = decode(handler.request, bytes(frame), pos, version)
+        client_id = _client_id(frame, client_bytes)
+        ctx = Context(self._services, peer, version, correlation_id, client_id)
+        return self._run(handler, request, ctx)
+
+    def _find(self, api_key: int, version: int) -> Handler:
+        self._table = self._handlers.by_key()
+        handler = self._table.get(api_key)
+        if handler is None:
+            raise ProtocolError(f"API key {api_key} (version {version}) is not served here")
+        return handler
+
+    def _wrong_version(self, handler: Handler, version: int, correlation_id: int) -> Answer:
+        if handler.api_key != API_VERSIONS_KEY:
+            raise ProtocolError(
+                f"{handler.name} v{version} is not served here ({handler.versions})"
+            )
+        # The body was not read: a client from the future has to learn what we speak (KIP-511).
+        known = ApiVersion(
+            api_key=API_VERSIONS_KEY,
+            min_version=handler.versions.first,
+            max_version=handler.versions.last,
+        )
+        told = ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[known])
+        return _encoded(told, 0, correlation_id, flexible_header=False)
+
+    def _run_by_frame(
+        self,
+        handler: Handler,
+        peer: Peer,
+        frame: memoryview,
+        version: int,
+        correlation_id: int,
+        pos: int,
+    ) -> Answer:
+        try:
+            answer: Answer = handler.run(self._services, peer, frame, version, correlation_id, pos)
+        except ProtocolError as error:
+            raise ProtocolError(f"{handler.name} v{version}: {error}") from None
+        return answer
+
+    def _run(self, handler: Handler, request: Any, ctx: Context) -> Answer:
+        if handler.is_async:
+            return self._finish(handler, request, ctx)
+        try:
+            response = handler.run(request, ctx)
+        except ProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the root of the request)
+            response = _told(handler, error, ctx)
+        return _answer(handler, response, ctx)
+
+    async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Answer:
+        try:
+            response = await handler.run(request, ctx)
+        except ProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the root of the request)
+            response = _told(handler, error, ctx)
+        return _answer(handler, response, ctx)
+
+
+def _client_id(frame: memoryview, length: int) -> str | None:
+    if length < 0:
+        return None
+    raw = bytes(frame[_HEADER.size : _HEADER.size + length])
+    if len(raw) < length:
+        raise ProtocolError(f"a client id of {length} bytes does not fit into its frame")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("the client id is not UTF-8") from None
+
+
+def _told(handler: Handler, error: Exception, ctx: Context) -> Response:
+    """The response that tells a client of `error`."""
+    if not isinstance(error, KafkaError):
+        _log.error("%s v%d from %s failed", handler.name, ctx.api_version, ctx.peer, exc_info=error)
+        error = UnknownServerError()
+    fields = handler.request.response.__fields__
+    if "error_code" not in fields:
+        raise ProtocolError(
+            f"{handler.name} v{ctx.api_version} cannot tell of an error in its answer: {error}"
+        )
+    values: dict[str, Any] = {"error_code": error.code}
+    if "error_message" in fields:
+        values["error_message"] = error.message
+    return handler.request.response(**values)
+
+
+def _answer(handler: Handler, response: Response, ctx: Context) -> bytearray:
+    version = ctx.api_version
+    flexible = version >= handler.flexible_from and handler.api_key != API_VERSIONS_KEY
+    return _encoded(response, version, ctx.correlation_id, flexible_header=flexible)
+
+
+def _encoded(
+    response: Response, version: int, correlation_id: int, *, flexible_header: bool
+) -> bytearray:
+    """A response as a whole frame."""
+    out = bytearray((_RESPONSE_V1 if flexible_header else _RESPONSE_V0).pack(0, correlation_id))
+    encode_into(response, version, out)
+    _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+    return out
