@@ -1,0 +1,17 @@
+"""DeleteGroups (42)."""
+
+from ..schema import Request, Response, Struct, field, int16, int32, string
+
+
+class DeleteGroupsRequest(Request, api_key=42, versions="0-2", flexible="2+"):
+    groups_names: list[string] = field(factory=list)
+
+
+class DeletableGroupResult(Struct):
+    group_id: string = ""
+    error_code: int16 = 0
+
+
+class DeleteGroupsResponse(Response, to=DeleteGroupsRequest):
+    throttle_time_ms: int32 = 0
+    results: list[DeletableGroupResult] = field(factory=list)

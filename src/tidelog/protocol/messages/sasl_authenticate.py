@@ -1,0 +1,14 @@
+"""SaslAuthenticate (36)."""
+
+from ..schema import Request, Response, field, int16, int64, octets, string
+
+
+class SaslAuthenticateRequest(Request, api_key=36, versions="0-2", flexible="2+"):
+    auth_bytes: octets = b""
+
+
+class SaslAuthenticateResponse(Response, to=SaslAuthenticateRequest):
+    error_code: int16 = 0
+    error_message: string | None = ""
+    auth_bytes: octets = b""
+    session_lifetime_ms: int64 = field("1+", default=0)
