@@ -1,0 +1,47 @@
+"""Builds the kernel: every module of `tidelog.kernel` that has a `.pxd` beside it, compiled by Cython.
+
+The extensions are optional: without a C compiler the install goes on and the `.py` files are used as they are.
+"""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+KERNEL = Path("src/tidelog/kernel")
+NEVER_COMPILED = {"primitives"}  # its .pxd holds the C twins that the others use
+
+
+def extensions() -> list[Extension]:
+    """What to compile; nothing where Cython is missing."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    names = sorted(path.stem for path in KERNEL.glob("*.pxd") if path.stem not in NEVER_COMPILED)
+    modules = [
+        Extension(
+            f"tidelog.kernel.{name}",
+            [str(KERNEL / f"{name}.py")],
+            include_dirs=[str(KERNEL)],
+            depends=[str(KERNEL / "primitives.h"), str(KERNEL / "primitives.pxd")],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+        for name in names
+    ]
+    return cythonize(  # type: ignore[no-any-return]
+        modules,
+        build_dir="build/cython",
+        include_path=["src"],
+        compiler_directives={
+            "language_level": "3",
+            # The annotations are for readers and mypy; the types of C stand in the .pxd alone.
+            "annotation_typing": False,
+            "boundscheck": True,
+            "wraparound": False,
+            "cdivision": True,
+        },
+    )
+
+
+setup(ext_modules=extensions())

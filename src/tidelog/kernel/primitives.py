@@ -1,0 +1,111 @@
+"""Single reads and writes at a known good position: what the other modules are made of.
+
+The one module that is never compiled.  A compiled module takes the C functions of the same names from
+`primitives.pxd`; an interpreted one takes these.  Nothing here checks a position: the caller has.
+
+`Data` stands for what the loops index: a bytes-like object in Python, a pointer in C.
+"""
+
+import struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    Buffer: TypeAlias = typing_extensions.Buffer
+else:
+    Buffer = object  # collections.abc has the name from Python 3.12 on
+
+Data = Any
+
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_U32 = struct.Struct(">I")
+
+
+def start(view: Buffer) -> Data:
+    """The bytes of `view`, to be indexed from its beginning; nothing is copied."""
+    if isinstance(view, bytes | bytearray):
+        return view
+    return memoryview(view).cast("B")
+
+
+def window(view: Buffer, pos: int, end: int) -> Data:
+    """The bytes from `pos` to `end`; slices of it are `bytes`.
+
+    Python copies them once, because indexing and slicing `bytes` is what it does fastest; C does not.
+    """
+    return bytes(memoryview(view)[pos:end])
+
+
+def length(view: Buffer) -> int:
+    """How many bytes `view` has."""
+    return memoryview(view).nbytes
+
+
+def writable(out: bytearray) -> Data:
+    """The bytes of `out`, to be written; good until `out` changes its size."""
+    return out
+
+
+def i16(data: Data, pos: int) -> int:
+    """The signed big-endian 16-bit number at `pos`."""
+    return _I16.unpack_from(data, pos)[0]  # type: ignore[no-any-return]
+
+
+def i32(data: Data, pos: int) -> int:
+    """The signed big-endian 32-bit number at `pos`."""
+    return _I32.unpack_from(data, pos)[0]  # type: ignore[no-any-return]
+
+
+def u32(data: Data, pos: int) -> int:
+    """The unsigned big-endian 32-bit number at `pos`."""
+    return _U32.unpack_from(data, pos)[0]  # type: ignore[no-any-return]
+
+
+def i64(data: Data, pos: int) -> int:
+    """The signed big-endian 64-bit number at `pos`."""
+    return _I64.unpack_from(data, pos)[0]  # type: ignore[no-any-return]
+
+
+def i8(data: Data, pos: int) -> int:
+    """The signed byte at `pos`."""
+    value: int = data[pos]
+    return value - 256 if value > 127 else value
+
+
+def put_i32(target: Data, pos: int, value: int) -> None:
+    """Write a signed big-endian 32-bit number at `pos`."""
+    _I32.pack_into(target, pos, value)
+
+
+def put_i64(target: Data, pos: int, value: int) -> None:
+    """Write a signed big-endian 64-bit number at `pos`."""
+    _I64.pack_into(target, pos, value)
+
+
+def put_bytes(target: Data, pos: int, data: bytes) -> int:
+    """Write `data` at `pos`; returns the position after it."""
+    end = pos + len(data)
+    target[pos:end] = data
+    return end
+
+
+def text(data: Data, pos: int, end: int) -> str:
+    """The UTF-8 text from `pos` to `end`; UnicodeDecodeError if it is none."""
+    return str(data[pos:end], "utf-8")
+
+
+def copy(data: Data, pos: int, end: int) -> bytes:
+    """The bytes from `pos` to `end` as an object of their own."""
+    return bytes(data[pos:end])
+
+
+def checksum(data: Data, pos: int, end: int, value: int) -> int:
+    """CRC-32C of the bytes from `pos` to `end`, continued from `value`."""
+    # The wheel's import is slow, and the compiled kernel does not need it.
+    from crc32c import crc32c
+
+    found: int = crc32c(memoryview(data)[pos:end], value)
+    return found
