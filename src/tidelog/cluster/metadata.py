@@ -1,0 +1,164 @@
+"""What the metadata log says: one frozen dataclass a record type, with a stable JSON form.
+
+An entry of the metastore's log is a batch of records that take effect together:
+
+    [["topic", {"name": "orders", "topic_id": "x0b3…"}], ["partition", {…}], …]
+
+Names in the JSON form are for ever.  A field may be added if it has a default, which is left out of the JSON;
+a record type or field that a broker does not know stops it, because guessing would split the cluster's mind.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar
+from uuid import UUID
+
+from tidelog.errors import TidelogError
+
+
+class MetadataError(TidelogError):
+    """The metadata log holds what this version of tidelog cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    """A broker registered, or registered anew."""
+
+    kind: ClassVar[str] = "broker"
+    broker_id: int
+    endpoints: tuple[tuple[str, str, int], ...]
+    """Listener name, host and port; an empty host means "as the client dialled" (see broker/addresses.py)."""
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic exists from here on; its partitions follow."""
+
+    kind: ClassVar[str] = "topic"
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A partition exists from here on."""
+
+    kind: ClassVar[str] = "partition"
+    topic_id: UUID
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRecord:
+    """Some facts of a partition changed; None leaves one as it is.  The partition epoch grows by one."""
+
+    kind: ClassVar[str] = "partition_change"
+    topic_id: UUID
+    index: int
+    leader: int | None = None
+    """A new value, even the same broker again, raises the leader epoch."""
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    """The topic, its partitions and its settings are gone."""
+
+    kind: ClassVar[str] = "remove_topic"
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """A setting of a topic or of a broker; None takes it back."""
+
+    kind: ClassVar[str] = "config"
+    resource: str
+    """`topic` or `broker`."""
+    name: str
+    """The topic's name, the broker's id, or "" for all brokers."""
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """Every producer id below `next_producer_id` has been handed to some broker."""
+
+    kind: ClassVar[str] = "producer_ids"
+    next_producer_id: int
+
+
+Record = (
+    BrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+)
+
+_BY_KIND: dict[str, type[Record]] = {each.kind: each for each in Record.__args__}
+
+
+def encode(records: Iterable[Record]) -> bytes:
+    """The JSON form of a batch."""
+    rows = [[record.kind, _plain(record)] for record in records]
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> list[Record]:
+    """The records of a batch; `MetadataError` if any of them is not known."""
+    try:
+        return [_BY_KIND[kind](**_typed(values)) for kind, values in json.loads(data)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MetadataError(
+            f"the metadata log was written by a newer tidelog, or is damaged: {error!r}"
+        ) from error
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """A topic id as Kafka writes it: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def topic_id_of(text: str) -> UUID:
+    """The topic id that `topic_id_text` wrote."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, default in _FIELDS[type(record)]:
+        value = getattr(record, name)
+        if value != default:
+            values[name] = topic_id_text(value) if name == "topic_id" else value
+    return values
+
+
+def _typed(values: dict[str, Any]) -> dict[str, Any]:
+    for name, value in values.items():
+        if name == "topic_id":
+            values[name] = topic_id_of(value)
+        elif isinstance(value, list):
+            values[name] = tuple(tuple(x) if isinstance(x, list) else x for x in value)
+    return values
+
+
+_FIELDS: dict[type[Record], list[tuple[str, Any]]] = {
+    kind: [
+        (each.name, each.default if each.default is not MISSING else object())
+        for each in fields(kind)
+    ]
+    for kind in _BY_KIND.values()
+}
