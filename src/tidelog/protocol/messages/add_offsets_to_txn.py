@@ -1,4 +1,8 @@
-"""AddOffsetsToTxn (25)."""
+"""AddOffsetsToTxn (25): put a group's offsets into a transaction.
+
+Versions: 1 throttles after the answer; 2 may say that the producer was fenced; 3 is flexible; 4 is for
+transactions verified by the server (KIP-890).
+"""
 
 from ..schema import Request, Response, int16, int32, int64, string
 

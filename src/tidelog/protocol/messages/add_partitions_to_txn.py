@@ -1,4 +1,9 @@
-"""AddPartitionsToTxn (24)."""
+"""AddPartitionsToTxn (24): put partitions into a transaction.
+
+Versions: 1 throttles after the answer; 2 may say that the producer was fenced; 3 is flexible; 4 carries several
+transactions and can only verify, which brokers use among themselves; 5 is for transactions verified by the server
+(KIP-890).
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, int64, string
 

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67)."""
+"""AllocateProducerIds (67): a broker takes a block of producer ids from the controller (KIP-730)."""
 
 from ..schema import Request, Response, int16, int32, int64
 

@@ -1,4 +1,7 @@
-"""AlterClientQuotas (49)."""
+"""AlterClientQuotas (49): set or remove quotas of users, client ids and addresses (KIP-546).
+
+Versions: 1 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, float64, int16, int32, string
 

@@ -1,4 +1,7 @@
-"""AlterConfigs (33)."""
+"""AlterConfigs (33): replace all settings of a resource; what is not named falls back to its default.
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, string
 

@@ -1,4 +1,8 @@
-"""AlterPartition (56)."""
+"""AlterPartition (56): a leader asks the controller to change its in-sync replicas (KIP-497).
+
+Versions: 1 has the recovery state after an unclean election (KIP-704); 2 topic ids in place of names (KIP-841);
+3 the broker epoch of each replica (KIP-903).
+"""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (45)."""
+"""AlterPartitionReassignments (45): move partitions to other replicas, or call the move off (KIP-455).
+
+Versions: 1 can insist that the number of replicas stays.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, string
 

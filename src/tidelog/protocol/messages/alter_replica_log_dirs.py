@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirs (34)."""
+"""AlterReplicaLogDirs (34): move replicas to another log directory of their broker.
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (51)."""
+"""AlterUserScramCredentials (51): set or delete the SCRAM credentials of users (KIP-554)."""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, octets, string
 

@@ -1,4 +1,9 @@
-"""ApiVersions (18)."""
+"""ApiVersions (18): which APIs and versions the broker speaks.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 is flexible, names the client's software (KIP-511) and
+tells of features (KIP-584); 4 tells of features whose lowest version is 0.  The header of the answer is the old
+one in all versions, and a version that the broker does not know is answered in version 0.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, int64, string
 

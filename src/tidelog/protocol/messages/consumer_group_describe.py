@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe (69)."""
+"""ConsumerGroupDescribe (69): state and members of groups of the new protocol (KIP-848).
+
+Versions: 1 tells which protocol a member speaks (KIP-1099).
+"""
 
 from ..schema import (
     ZERO_UUID,

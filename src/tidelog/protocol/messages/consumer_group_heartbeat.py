@@ -1,4 +1,8 @@
-"""ConsumerGroupHeartbeat (68)."""
+"""ConsumerGroupHeartbeat (68): the one request of a member in the new group protocol (KIP-848).
+
+A null field has not changed since the last heartbeat.  Versions: 1 subscribes by a pattern, and wants the member
+to choose its own id (KIP-1082).
+"""
 
 from ..schema import ZERO_UUID, Request, Response, Struct, field, int16, int32, string, uuid
 

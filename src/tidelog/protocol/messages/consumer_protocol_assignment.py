@@ -1,4 +1,7 @@
-"""ConsumerProtocolAssignment."""
+"""ConsumerProtocolAssignment: what a classic consumer is assigned.
+
+Carried in the assignments of SyncGroup, after a version number of two bytes.  All versions are alike.
+"""
 
 from ..schema import Message, Struct, field, int32, octets, string
 

@@ -1,4 +1,8 @@
-"""ConsumerProtocolSubscription."""
+"""ConsumerProtocolSubscription: what a classic consumer subscribes to.
+
+Carried in the member metadata of JoinGroup, after a version number of two bytes.  Versions: 1 adds the partitions
+a member owns (KIP-429); 2 its generation (KIP-792); 3 its rack (KIP-881).
+"""
 
 from ..schema import Message, Struct, field, int32, octets, string
 

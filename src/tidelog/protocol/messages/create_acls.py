@@ -1,4 +1,7 @@
-"""CreateAcls (30)."""
+"""CreateAcls (30): add access rules.
+
+Versions: 1 has pattern types (KIP-290); 2 is flexible; 3 knows the resource type user.
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

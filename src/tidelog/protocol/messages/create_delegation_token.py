@@ -1,4 +1,7 @@
-"""CreateDelegationToken (38)."""
+"""CreateDelegationToken (38): make a token that stands for a user's login (KIP-48).
+
+Versions: 1 throttles after the answer; 2 is flexible; 3 can name another owner (KIP-373).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, octets, string
 

@@ -1,4 +1,7 @@
-"""CreatePartitions (37)."""
+"""CreatePartitions (37): add partitions to topics.
+
+Versions: 1 throttles after the answer; 2 is flexible; 3 may refuse by quota (KIP-599).
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, string
 

@@ -1,4 +1,9 @@
-"""CreateTopics (19)."""
+"""CreateTopics (19): create topics, or only check that it could be done.
+
+Versions: 1 adds messages and validate_only; 2 throttles; 3 throttles after the answer; 4 has defaults for
+partitions and replicas (KIP-464); 5 is flexible and answers with the topic's settings (KIP-525); 6 may refuse by
+quota (KIP-599); 7 answers with the topic id.
+"""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,7 @@
-"""DeleteAcls (31)."""
+"""DeleteAcls (31): delete access rules by filters.
+
+Versions: 1 has pattern types (KIP-290); 2 is flexible; 3 knows the resource type user.
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

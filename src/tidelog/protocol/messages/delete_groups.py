@@ -1,4 +1,7 @@
-"""DeleteGroups (42)."""
+"""DeleteGroups (42): delete empty groups and their offsets.
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

@@ -1,4 +1,7 @@
-"""DeleteRecords (21)."""
+"""DeleteRecords (21): drop the records before an offset.
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

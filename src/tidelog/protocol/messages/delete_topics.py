@@ -1,4 +1,8 @@
-"""DeleteTopics (20)."""
+"""DeleteTopics (20): delete topics with all they hold.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 says when deletion is disabled; 4 is flexible; 5 adds
+messages, and may refuse by quota (KIP-599); 6 takes topic ids too (KIP-516).
+"""
 
 from ..schema import ZERO_UUID, Request, Response, Struct, field, int16, int32, string, uuid
 

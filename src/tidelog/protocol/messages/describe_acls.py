@@ -1,4 +1,7 @@
-"""DescribeAcls (29)."""
+"""DescribeAcls (29): list access rules by a filter.
+
+Versions: 1 has pattern types (KIP-290); 2 is flexible; 3 knows the resource type user.
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

@@ -1,4 +1,7 @@
-"""DescribeClientQuotas (48)."""
+"""DescribeClientQuotas (48): quotas of users, client ids and addresses (KIP-546).
+
+Versions: 1 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, float64, int8, int16, int32, string
 

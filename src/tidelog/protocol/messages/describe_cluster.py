@@ -1,4 +1,7 @@
-"""DescribeCluster (60)."""
+"""DescribeCluster (60): cluster id, controller and nodes (KIP-700).
+
+Versions: 1 asks for brokers or controllers (KIP-919); 2 can include fenced brokers (KIP-1073).
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, string
 

@@ -1,4 +1,8 @@
-"""DescribeConfigs (32)."""
+"""DescribeConfigs (32): settings of topics, brokers and groups, and where they come from.
+
+Versions: 0 only says whether a setting is a default; 1 names its source and synonyms; 2 throttles after the
+answer; 3 adds type and documentation; 4 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, string
 

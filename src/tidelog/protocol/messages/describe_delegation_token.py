@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (41)."""
+"""DescribeDelegationToken (41): the tokens of some owners (KIP-48).
+
+Versions: 1 throttles after the answer; 2 is flexible; 3 tells who asked for the token (KIP-373).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, octets, string
 

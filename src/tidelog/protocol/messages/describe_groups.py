@@ -1,4 +1,8 @@
-"""DescribeGroups (15)."""
+"""DescribeGroups (15): state and members of classic groups.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 adds authorized operations (KIP-430); 4 static members
+(KIP-345); 5 is flexible; 6 says that a group does not exist, with a message (KIP-1043).
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, octets, string
 

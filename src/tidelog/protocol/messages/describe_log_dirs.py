@@ -1,4 +1,8 @@
-"""DescribeLogDirs (35)."""
+"""DescribeLogDirs (35): log directories, and how much each partition takes there.
+
+Versions: 1 throttles after the answer; 2 is flexible; 3 has an error for the whole answer; 4 tells total and
+usable bytes of the volume (KIP-827); 5 tells whether a directory is closed to new replicas.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, int64, string
 

@@ -1,4 +1,4 @@
-"""DescribeProducers (61)."""
+"""DescribeProducers (61): what a partition's leader remembers of its producers (KIP-664)."""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

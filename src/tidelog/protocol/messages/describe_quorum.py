@@ -1,4 +1,8 @@
-"""DescribeQuorum (55)."""
+"""DescribeQuorum (55): the voters and observers of the metadata quorum (KIP-595).
+
+Versions: 1 tells when each replica last fetched and last was caught up (KIP-836); 2 adds messages, directory ids
+and the addresses of the nodes (KIP-853).
+"""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75)."""
+"""DescribeTopicPartitions (75): partitions of topics, page by page (KIP-966)."""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65)."""
+"""DescribeTransactions (65): the state of transactional ids (KIP-664)."""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50)."""
+"""DescribeUserScramCredentials (50): which users have SCRAM credentials, of what strength (KIP-554)."""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

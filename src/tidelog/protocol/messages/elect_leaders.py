@@ -1,4 +1,7 @@
-"""ElectLeaders (43)."""
+"""ElectLeaders (43): elect the preferred replica, or any live one, as leader.
+
+Versions: 1 can elect uncleanly (KIP-460); 2 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

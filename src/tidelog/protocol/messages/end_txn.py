@@ -1,4 +1,8 @@
-"""EndTxn (26)."""
+"""EndTxn (26): commit or abort a transaction.
+
+Versions: 1 throttles after the answer; 2 may say that the producer was fenced; 3 is flexible; 4 and 5 are for
+transactions verified by the server (KIP-890): 5 answers with the id and epoch to go on with.
+"""
 
 from ..schema import Request, Response, boolean, field, int16, int32, int64, string
 

@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (40)."""
+"""ExpireDelegationToken (40): end a token, now or later (KIP-48).
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, int16, int32, int64, octets
 

@@ -1,4 +1,11 @@
-"""Fetch (1)."""
+"""Fetch (1): read record batches, waiting until there are enough of them.
+
+Versions: 1 throttles; 3 bounds the whole answer (KIP-74); 4 has isolation levels; 5 the log start offset;
+7 sessions (KIP-227); 8 throttles after the answer; 9 checks leader epochs (KIP-320); 10 allows zstd; 11 knows
+racks (KIP-392); 12 is flexible and detects diverging logs; 13 has topic ids in place of names (KIP-516); 14 may
+answer that data is in tiered storage; 15 moves the follower's id into a tagged struct (KIP-903); 16 tells of new
+leaders (KIP-951); 17 names the follower's directory (KIP-853); 18 its high watermark (KIP-1166).
+"""
 
 from ..schema import (
     ZERO_UUID,

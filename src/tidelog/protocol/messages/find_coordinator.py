@@ -1,4 +1,9 @@
-"""FindCoordinator (10)."""
+"""FindCoordinator (10): which broker keeps a group, a transactional id or a share group.
+
+Versions: 1 adds the type of key, an error message, and throttles; 2 throttles after the answer; 3 is flexible;
+4 asks for several keys at once (KIP-699); 5 is for transactions verified by the server (KIP-890); 6 knows share
+groups (KIP-932).
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (71)."""
+"""GetTelemetrySubscriptions (71): which metrics a client is to send (KIP-714)."""
 
 from ..schema import ZERO_UUID, Request, Response, boolean, field, int8, int16, int32, string, uuid
 

@@ -1,4 +1,7 @@
-"""Heartbeat (12)."""
+"""Heartbeat (12): a member says that it is alive, and hears of a rebalance.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 has static members (KIP-345); 4 is flexible.
+"""
 
 from ..schema import Request, Response, field, int16, int32, string
 

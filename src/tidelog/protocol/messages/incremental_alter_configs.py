@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (44)."""
+"""IncrementalAlterConfigs (44): set, delete, append to or subtract from single settings (KIP-339).
+
+Versions: 1 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, string
 

@@ -1,4 +1,9 @@
-"""InitProducerId (22)."""
+"""InitProducerId (22): a producer id and epoch, for idempotence and transactions.
+
+Versions: 1 throttles after the answer; 2 is flexible; 3 resumes with the id and epoch at hand (KIP-360); 4 may
+say that the producer was fenced; 5 is for transactions verified by the server (KIP-890); 6 prepares for two-phase
+commit (KIP-939), which Kafka does not offer yet.
+"""
 
 from ..schema import Request, Response, boolean, field, int16, int32, int64, string
 

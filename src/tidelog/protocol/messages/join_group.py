@@ -1,4 +1,9 @@
-"""JoinGroup (11)."""
+"""JoinGroup (11): enter a group, or take part in its next generation.
+
+Versions: 1 has a rebalance timeout of its own; 2 throttles; 3 throttles after the answer; 4 first hands out a
+member id (KIP-394); 5 has static members (KIP-345); 6 is flexible; 7 answers with the protocol type (KIP-559);
+8 takes a reason (KIP-800); 9 lets the leader skip the assignment (KIP-814).
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int16, int32, octets, string
 

@@ -1,4 +1,8 @@
-"""LeaveGroup (13)."""
+"""LeaveGroup (13): members go, or are removed from their group.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 takes several members, by id or instance id (KIP-345); 4 is
+flexible; 5 takes a reason (KIP-800).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

@@ -1,4 +1,8 @@
-"""ListConfigResources (74)."""
+"""ListConfigResources (74): the resources that have settings of their own.
+
+Versions: 0 was called ListClientMetricsResources and lists only those (KIP-714, KIP-1000); 1 lists any type
+(KIP-1142).
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, string
 

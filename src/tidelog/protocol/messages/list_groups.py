@@ -1,4 +1,8 @@
-"""ListGroups (16)."""
+"""ListGroups (16): the groups that a broker coordinates.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 is flexible; 4 filters by state (KIP-518); 5 by type of
+group (KIP-848).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

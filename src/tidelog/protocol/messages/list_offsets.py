@@ -1,4 +1,10 @@
-"""ListOffsets (2)."""
+"""ListOffsets (2): find offsets by time, or the first and the last of a partition.
+
+Versions: 0 answers with several offsets; 1 with one and its timestamp; 2 has isolation levels and throttles;
+3 throttles after the answer; 4 checks leader epochs (KIP-320); 5 may say that an offset is not available; 6 is
+flexible; 7 finds the largest timestamp (KIP-734); 8 the first local offset (KIP-405); 9 the last tiered one
+(KIP-1005); 10 has a timeout for tiered look-ups (KIP-1075); 11 finds the first offset waiting for upload.
+"""
 
 from ..schema import Request, Response, Struct, field, int8, int16, int32, int64, string
 

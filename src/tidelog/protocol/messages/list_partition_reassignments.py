@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46)."""
+"""ListPartitionReassignments (46): the moves of replicas under way (KIP-455)."""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

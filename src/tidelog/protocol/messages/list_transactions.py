@@ -1,4 +1,7 @@
-"""ListTransactions (66)."""
+"""ListTransactions (66): the transactional ids that a broker coordinates (KIP-664).
+
+Versions: 1 filters by duration (KIP-994); 2 by a pattern of the id (KIP-1152).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

@@ -1,4 +1,11 @@
-"""Metadata (3)."""
+"""Metadata (3): brokers, controller, topics and who leads their partitions.
+
+Versions: in 0 no topics means all, from 1 on null means all and none means none; 1 adds rack, controller and
+internal topics; 2 the cluster id; 3 throttles; 4 chooses auto-creation; 5 lists offline replicas; 6 throttles
+after the answer; 7 has leader epochs (KIP-320); 8 authorized operations (KIP-430), those of the cluster only until
+10; 9 is flexible; 10 adds topic ids (KIP-516); 11 leaves the cluster's operations to DescribeCluster; 12 asks by
+topic id; 13 has an error for the whole answer.
+"""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,9 @@
-"""OffsetCommit (8)."""
+"""OffsetCommit (8): store the offsets that a group has reached.
+
+Versions: 1 names member and generation; 2 sets a retention time, gone again in 5; 3 throttles; 4 throttles after
+the answer; 6 adds leader epochs (KIP-320); 7 static members (KIP-345); 8 is flexible; 9 serves the new group
+protocol (KIP-848), with the member epoch as generation; 10 has topic ids in place of names.
+"""
 
 from ..schema import ZERO_UUID, Request, Response, Struct, field, int16, int32, int64, string, uuid
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47)."""
+"""OffsetDelete (47): delete a group's offsets of some partitions (KIP-496).  Never flexible."""
 
 from ..schema import Request, Response, Struct, field, int16, int32, string
 

@@ -1,4 +1,10 @@
-"""OffsetFetch (9)."""
+"""OffsetFetch (9): read the offsets that a group has committed.
+
+Versions: 0 read what old clients kept in ZooKeeper; 2 takes null for all topics and has an error for the group;
+3 throttles; 4 throttles after the answer; 5 adds leader epochs (KIP-320); 6 is flexible; 7 can wait for open
+transactions (KIP-447); 8 asks for several groups at once (KIP-709); 9 names member and epoch (KIP-848); 10 has
+topic ids in place of names.
+"""
 
 from ..schema import (
     ZERO_UUID,

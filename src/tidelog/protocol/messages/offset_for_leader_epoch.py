@@ -1,4 +1,8 @@
-"""OffsetForLeaderEpoch (23)."""
+"""OffsetForLeaderEpoch (23): where a leader epoch ends, to find out how far two logs agree.
+
+Versions: 1 answers with the epoch it found; 2 throttles and names the epoch the asker knows; 3 names the replica;
+4 is flexible.
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

@@ -1,4 +1,10 @@
-"""Produce (0)."""
+"""Produce (0): append record batches to partitions.
+
+Versions: 1 throttles; 2 allows message format 1 and answers with the append time; 3 wants batches of format 2
+and names the transaction; 5 answers with the log start offset; 6 throttles after the answer (KIP-219); 7 allows
+zstd; 8 names the records that were refused (KIP-467); 9 is flexible; 10 tells of a new leader (KIP-951); 11 and
+12 are for transactions verified by the server (KIP-890); 13 has topic ids in place of names (KIP-516).
+"""
 
 from ..schema import (
     ZERO_UUID,

@@ -1,4 +1,4 @@
-"""PushTelemetry (72)."""
+"""PushTelemetry (72): a client sends its metrics (KIP-714)."""
 
 from ..schema import ZERO_UUID, Request, Response, boolean, int8, int16, int32, octets, uuid
 

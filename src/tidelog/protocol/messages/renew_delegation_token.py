@@ -1,4 +1,7 @@
-"""RenewDelegationToken (39)."""
+"""RenewDelegationToken (39): let a token live longer (KIP-48).
+
+Versions: 1 throttles after the answer; 2 is flexible.
+"""
 
 from ..schema import Request, Response, int16, int32, int64, octets
 

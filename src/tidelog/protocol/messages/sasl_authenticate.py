@@ -1,4 +1,7 @@
-"""SaslAuthenticate (36)."""
+"""SaslAuthenticate (36): one step of a login.
+
+Versions: 1 answers with the lifetime of the session (KIP-368); 2 is flexible.
+"""
 
 from ..schema import Request, Response, field, int16, int64, octets, string
 

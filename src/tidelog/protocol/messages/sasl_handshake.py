@@ -1,4 +1,7 @@
-"""SaslHandshake (17)."""
+"""SaslHandshake (17): choose how to log in.
+
+Versions: after 0 raw tokens follow, after 1 SaslAuthenticate requests.  Never flexible.
+"""
 
 from ..schema import Request, Response, field, int16, string
 

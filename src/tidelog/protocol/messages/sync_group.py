@@ -1,4 +1,8 @@
-"""SyncGroup (14)."""
+"""SyncGroup (14): the leader hands in the assignment, each member receives its share.
+
+Versions: 1 throttles; 2 throttles after the answer; 3 has static members (KIP-345); 4 is flexible; 5 checks the
+protocol type and name (KIP-559).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, octets, string
 

@@ -1,4 +1,8 @@
-"""TxnOffsetCommit (28)."""
+"""TxnOffsetCommit (28): commit a group's offsets as part of a transaction.
+
+Versions: 1 throttles after the answer; 2 adds leader epochs (KIP-320); 3 is flexible and names member and
+generation (KIP-447); 4 and 5 are for transactions verified by the server (KIP-890).
+"""
 
 from ..schema import Request, Response, Struct, field, int16, int32, int64, string
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64)."""
+"""UnregisterBroker (64): forget a broker that will not return (KIP-631)."""
 
 from ..schema import Request, Response, int16, int32, string
 

@@ -1,4 +1,8 @@
-"""UpdateFeatures (57)."""
+"""UpdateFeatures (57): raise or lower the finalized level of features (KIP-584).
+
+Versions: 1 can only validate, and says whether a downgrade may lose data; 2 answers for the whole, not for each
+feature.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, string
 

@@ -1,4 +1,7 @@
-"""WriteTxnMarkers (27)."""
+"""WriteTxnMarkers (27): a transaction's coordinator has its outcome written into the logs.
+
+Versions: 1 is flexible; 2 says which transaction protocol was used.
+"""
 
 from ..schema import Request, Response, Struct, boolean, field, int8, int16, int32, int64, string
 
