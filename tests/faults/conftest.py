@@ -1,0 +1,23 @@
+"""A broker to hurt, and a load that keeps count of what was acknowledged."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.testing.local_broker import LocalBroker
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `load`: tests are imported without a package
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    """A broker that is not yet started; the test may change its settings, and kills it as it likes."""
+    broker = LocalBroker(settings={"group.initial.rebalance.delay.ms": "0"})
+    try:
+        yield broker
+        assert "Traceback" not in broker.log(), broker.log()
+    finally:
+        broker.kill()
+        broker.close()
