@@ -95,7 +95,7 @@ def scan_batches(buf: Buffer, pos: int, end: int) -> tuple[list[BatchPlace], int
     data = primitives.start(view)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise CorruptMessage(f"{pos} to {end} lies outside of the buffer")
-    places = []
+    places: list[BatchPlace] = []
     while pos < end:
         left = end - pos
         if left < 12:

@@ -44,7 +44,7 @@ def length(view: Buffer) -> int:
     return memoryview(view).nbytes
 
 
-def writable(out: bytearray) -> Data:
+def writable(out: Buffer) -> Data:
     """The bytes of `out`, to be written; good until `out` changes its size."""
     return out
 

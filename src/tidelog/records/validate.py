@@ -1,0 +1,234 @@
+"""Is a client's batch acceptable?  The leader's checks before it appends.
+
+An ordinary topic (the producer's times and compression, no compaction) costs one kernel call and a few
+comparisons, and its records are neither decompressed nor looked into: the batch's own maximum timestamp is
+believed.  Topics that are compacted, that bound times in the past, or that store another codec pay for it here.
+
+Kafka's counterparts are `ProduceRequest.validateRecords` and `LogValidator`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkaError,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+)
+from tidelog.kernel import check_batch, decode_records, first_without_key
+from tidelog.kernel.primitives import Buffer
+from tidelog.kernel.records import DecodedRecord
+from tidelog.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    BatchHeader,
+    records_of,
+)
+from tidelog.records.builder import assemble, write_header
+from tidelog.records.compression import DECOMPRESSED_LIMIT_BYTES, Codec, compress
+
+RecordErrors = list[tuple[int, str]]
+"""Index of a record in its batch, and what is wrong with it (KIP-467)."""
+
+_FOREVER = (1 << 63) - 1
+_ZSTD_SINCE = 7
+_NOT_FROM_CLIENTS = CONTROL | LOG_APPEND_TIME | DELETE_HORIZON
+_CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in list(Codec)[1:]}
+
+
+class RefusedRecords(InvalidRecord):
+    """Some records of the batch are not acceptable; `record_errors` names them."""
+
+    def __init__(self, message: str, record_errors: RecordErrors) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class RefusedTimestamps(InvalidTimestamp):
+    """Some records of the batch have times outside the bounds; `record_errors` names them."""
+
+    def __init__(self, message: str, record_errors: RecordErrors) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class TopicConfig(Protocol):
+    """The settings of a topic that say what it accepts; `storage.LogConfig` has them."""
+
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def cleanup_policy(self) -> Sequence[str]: ...
+    @property
+    def message_timestamp_type(self) -> str: ...
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...
+    @property
+    def compression_type(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a topic accepts, made once for each change of its settings."""
+
+    max_message_bytes: int
+    before_max_ms: int
+    after_max_ms: int
+    compacted: bool
+    log_append_time: bool
+    codec: Codec | None
+    """What batches are stored in; None keeps the producer's."""
+    limit_bytes: int
+    """What a batch may unfold to where it must be decompressed."""
+    ordinary: bool
+    """Whether the records themselves need not be looked at."""
+
+    @classmethod
+    def of(cls, config: TopicConfig, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> "Rules":
+        """The rules that a topic's settings make."""
+        compacted = "compact" in config.cleanup_policy
+        log_append_time = config.message_timestamp_type == "LogAppendTime"
+        before_max_ms = config.message_timestamp_before_max_ms
+        codec = _CODECS.get(config.compression_type)
+        bounded = before_max_ms != _FOREVER and not log_append_time
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            before_max_ms=before_max_ms,
+            after_max_ms=config.message_timestamp_after_max_ms,
+            compacted=compacted,
+            log_append_time=log_append_time,
+            codec=codec,
+            limit_bytes=limit_bytes,
+            ordinary=not (compacted or log_append_time or bounded) and codec is None,
+        )
+
+
+def validate_produced(
+    buf: Buffer, pos: int, end: int, *, api_version: int, rules: Rules, now_ms: int
+) -> tuple[BatchHeader, bytearray | None]:
+    """The header of the one batch from `pos` to `end`, and the batch itself if it had to be made anew.
+
+    `None` means that the batch is good where it lies.  Under LogAppendTime its header is rewritten there, so `buf`
+    must be writable.  Raises the error that the client is to be told.
+    """
+    if end - pos > rules.max_message_bytes:
+        raise MessageTooLarge(
+            f"the batch has {end - pos} bytes; max.message.bytes is {rules.max_message_bytes}"
+        )
+    if pos == end:
+        raise InvalidRecord("there is no batch")
+    header: BatchHeader = tuple.__new__(BatchHeader, check_batch(buf, pos, end))
+    count = header.count
+    codec = header.attributes & CODEC_MASK
+    if (
+        header.length + 12 != end - pos
+        or count == 0
+        or count != header.last_offset_delta + 1
+        or header.attributes & _NOT_FROM_CLIENTS
+        or (header.producer_id >= 0 and header.base_sequence < 0)
+        or (codec >= Codec.ZSTD and (codec > Codec.ZSTD or api_version < _ZSTD_SINCE))
+    ):
+        raise _refusal(header, end - pos, api_version)
+    if rules.ordinary and header.max_timestamp - now_ms <= rules.after_max_ms:
+        return header, None
+    return _look_inside(buf, pos, header, rules, now_ms)
+
+
+def _refusal(header: BatchHeader, size: int, api_version: int) -> KafkaError:
+    """What is wrong with a batch that failed the quick checks."""
+    if header.size != size:
+        return InvalidRecord(
+            f"a Produce request holds exactly one batch for a partition; {size - header.size} bytes follow it"
+        )
+    if header.count != header.last_offset_delta + 1 or header.count == 0:
+        return InvalidRecord(
+            f"the batch claims {header.count} records, but its last offset delta is {header.last_offset_delta}"
+        )
+    if header.is_control:
+        return InvalidRecord("clients may not write control batches")
+    if header.is_log_append_time:
+        return InvalidTimestamp("a producer may not set the timestamp type LogAppendTime")
+    if header.has_delete_horizon:
+        return InvalidRecord("clients may not set the delete horizon of a batch")
+    if header.has_producer and header.base_sequence < 0:
+        return InvalidRecord(
+            f"the batch of producer {header.producer_id} has the sequence number {header.base_sequence}"
+        )
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        return UnsupportedCompressionType(
+            f"there is no compression with the number {header.attributes & CODEC_MASK}"
+        )
+    return UnsupportedCompressionType(
+        f"zstd needs Produce {_ZSTD_SINCE} or later; the request has version {api_version}"
+    )
+
+
+def _look_inside(
+    buf: Buffer, pos: int, header: BatchHeader, rules: Rules, now_ms: int
+) -> tuple[BatchHeader, bytearray | None]:
+    """The checks and changes that ordinary topics do not need."""
+    target = header.codec if rules.codec is None else rules.codec
+    recompress = target is not header.codec
+    check_times = not rules.log_append_time and (
+        rules.before_max_ms != _FOREVER or header.max_timestamp - now_ms > rules.after_max_ms
+    )
+    if recompress or check_times or rules.compacted:
+        place = records_of(buf, pos, header, limit_bytes=rules.limit_bytes)
+        if rules.compacted and first_without_key(*place[:4]) >= 0:
+            raise _keyless(decode_records(*place))
+        if recompress or check_times:
+            rows = decode_records(*place)
+            if check_times:
+                _check_times(rows, header, rules, now_ms)
+    changed = header
+    if rules.log_append_time:
+        changed = changed._replace(
+            attributes=changed.attributes | LOG_APPEND_TIME, max_timestamp=now_ms
+        )
+    if recompress:
+        changed = changed._replace(attributes=changed.attributes & ~CODEC_MASK | target)
+        batch = assemble(changed, compress(target, memoryview(place[0])[place[1] : place[2]]))
+        if len(batch) > rules.max_message_bytes:
+            raise MessageTooLarge(
+                f"stored as {target.name.lower()} the batch has {len(batch)} bytes; "
+                f"max.message.bytes is {rules.max_message_bytes}"
+            )
+        return tuple.__new__(BatchHeader, check_batch(batch, 0, len(batch))), batch
+    if changed is not header:
+        with memoryview(buf) as view:
+            changed = write_header(view, pos, changed)
+    return changed, None
+
+
+def _keyless(rows: list[DecodedRecord]) -> RefusedRecords:
+    errors = [
+        (index, "a compacted topic cannot take a record without a key")
+        for index, row in enumerate(rows)
+        if row[2] is None
+    ]
+    return RefusedRecords(
+        f"{len(errors)} of {len(rows)} records have no key, which a compacted topic needs", errors
+    )
+
+
+def _check_times(rows: list[DecodedRecord], header: BatchHeader, rules: Rules, now_ms: int) -> None:
+    oldest, newest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+    errors = [
+        (index, f"timestamp {row[1]} is outside of {oldest} to {newest}")
+        for index, row in enumerate(rows)
+        if row[1] != NO_TIMESTAMP and not oldest <= row[1] <= newest
+    ]
+    if errors:
+        raise RefusedTimestamps(
+            f"{len(errors)} of {len(rows)} records have times outside of "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+            errors,
+        )
