@@ -28,7 +28,8 @@ from tidelog.broker.context import Context, Services
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
 from tidelog.network.answer import Answer
 from tidelog.network.peer import Peer
-from tidelog.protocol.codec import decode, encode_into
+from tidelog.protocol.codec import decode
+from tidelog.protocol.frame import encode_response
 from tidelog.protocol.headers import parse_request_header
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.schema import Request, Response, Versions
@@ -37,9 +38,6 @@ API_VERSIONS_KEY = 18
 
 _log = logging.getLogger(__name__)
 _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the client id
-_LENGTH = Packer(">i")
-_RESPONSE_V0 = Packer(">ii")  # length, correlation id
-_RESPONSE_V1 = Packer(">iix")  # and no tagged fields
 
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
@@ -196,7 +194,7 @@ class Dispatcher:
             max_version=handler.versions.last,
         )
         told = ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[known])
-        return _encoded(told, 0, correlation_id, flexible_header=False)
+        return encode_response(told, 0, correlation_id)
 
     def _run_by_frame(
         self,
@@ -222,7 +220,7 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
             response = _told(handler, error, ctx)
-        return _answer(handler, response, ctx)
+        return encode_response(response, ctx.api_version, ctx.correlation_id)
 
     async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Answer:
         try:
@@ -231,7 +229,7 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
             response = _told(handler, error, ctx)
-        return _answer(handler, response, ctx)
+        return encode_response(response, ctx.api_version, ctx.correlation_id)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:
@@ -260,19 +258,3 @@ def _told(handler: Handler, error: Exception, ctx: Context) -> Response:
     if "error_message" in fields:
         values["error_message"] = error.message
     return handler.request.response(**values)
-
-
-def _answer(handler: Handler, response: Response, ctx: Context) -> bytearray:
-    version = ctx.api_version
-    flexible = version >= handler.flexible_from and handler.api_key != API_VERSIONS_KEY
-    return _encoded(response, version, ctx.correlation_id, flexible_header=flexible)
-
-
-def _encoded(
-    response: Response, version: int, correlation_id: int, *, flexible_header: bool
-) -> bytearray:
-    """A response as a whole frame."""
-    out = bytearray((_RESPONSE_V1 if flexible_header else _RESPONSE_V0).pack(0, correlation_id))
-    encode_into(response, version, out)
-    _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
-    return out

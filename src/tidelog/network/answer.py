@@ -4,7 +4,7 @@
 becomes one of these later.  All of them hold the 4-byte length of the frame already.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 
@@ -30,7 +30,7 @@ class FileRegion(Protocol):
 
 
 Piece: TypeAlias = bytes | bytearray | memoryview | FileRegion
-Ready: TypeAlias = bytes | bytearray | Sequence[Piece] | None
+Ready: TypeAlias = bytes | bytearray | list[Piece] | tuple[Piece, ...] | None
 """An answer that can be sent now; None where the request has none."""
 
 

@@ -1,0 +1,433 @@
+"""One connection: frames in, answers out, in order.
+
+All complete frames of one read are served before one gathered write of their answers.  Nothing is buffered per
+connection while it is idle: it receives into the hub's buffer, and only a frame that is not whole is kept.
+
+Reading stops while
+ - an answer is awaited (as Kafka: one request of a connection at a time, except pipelined produces),
+ - the peer does not take its answers, or
+ - the memory for unfinished requests is used up.
+It stops lazily: only when the peer sends something meanwhile is the socket taken out of the loop's watch.
+
+TLS comes as a subclass that overrides `_receive` and `_send`.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable
+from struct import Struct as Packer
+
+from tidelog.errors import ProtocolError
+
+from .answer import Answer, Deferred, Piece, Ready
+from .flow import FRAGMENT_BYTES, OWED_BYTES, PIPELINED_MAX, UNCOUNTED_BYTES
+from .hub import Hub
+from .outbox import send_some
+from .peer import Peer
+
+_log = logging.getLogger(__name__)
+_LENGTH = Packer(">i")
+_unpack_length = _LENGTH.unpack_from
+_LENGTH_BYTES = 4
+_READY = (bytes, bytearray, list, tuple)
+_FIRST_BUFFER_BYTES = 2 << 20  # a larger frame has to prove itself by sending this much
+
+
+class Turn:
+    """The place of an answer in the order of answers."""
+
+    __slots__ = ("done", "ready")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.ready: Ready = None
+
+
+class Connection:
+    """Serves one socket; made by a listener."""
+
+    __slots__ = (
+        "_closed",
+        "_fd",
+        "_filled",
+        "_finishing",
+        "_held",
+        "_hub",
+        "_muted",
+        "_need",
+        "_out",
+        "_reading",
+        "_reserved",
+        "_serving",
+        "_sock",
+        "_tasks",
+        "_turns",
+        "_writing",
+        "peer",
+        "seen",
+    )
+
+    def __init__(self, sock: socket.socket, peer: Peer, hub: Hub) -> None:
+        self.peer = peer
+        self.seen = hub.tick
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._hub = hub
+        self._closed = False
+        self._finishing = False
+        """No request is served any more; what is being served is answered, then the connection is closed."""
+
+        # Receiving.  Either `_held` is a fragment that precedes the next read (`_need` is 0), or the buffer
+        # of one large frame of `_need` bytes, of which `_filled` are there.
+        self._reading = True
+        self._held: bytearray | None = None
+        self._need = 0
+        self._filled = 0
+        self._reserved = 0
+
+        # Serving.
+        self._serving = False
+        """Inside `_serve_frames`: answers are sent when it ends."""
+        self._muted = False
+        """An answer is awaited that lets no later request be served."""
+        self._turns: deque[Turn] | None = None
+        self._tasks: set[asyncio.Task[Ready]] | None = None
+
+        # Sending.
+        self._out: list[Piece] = []
+        self._writing = False
+
+        hub.add(self)
+        hub.loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is owed to the peer."""
+        return not (self._muted or self._turns or self._out)
+
+    def finish(self) -> None:
+        """Answer what is being served, then close."""
+        self._finishing = True
+        self._pause_reading()
+        if self.idle:
+            self.close()
+
+    def close(self, reason: str = "", level: int = logging.WARNING) -> None:
+        """Close at once; `reason` is logged."""
+        if self._closed:
+            return
+        self._closed = True
+        if reason:
+            _log.log(level, "closed the connection from %s: %s", self.peer, reason)
+        self._pause_reading()
+        if self._writing:
+            self._hub.loop.remove_writer(self._fd)
+        for task in self._tasks or ():
+            task.cancel()
+        self._out.clear()
+        self._turns = None
+        self._let_go()
+        self._release()
+        self._sock.close()
+        self._hub.forget(self)
+
+    # ------------------------------------------------------------------ receiving
+
+    def _on_readable(self) -> None:
+        if self._muted or self._out or self._closed or self._too_many_turns():
+            self._pause_reading()  # what is there stays with the kernel, and at last with the peer
+            return
+        hub = self._hub
+        if hub.memory.full and not self._reserved:
+            self._pause_reading()
+            hub.memory.when_free(self._resume)
+            return
+        self.seen = hub.tick
+        try:
+            if self._need:
+                count = self._receive_large()
+            else:
+                count = self._receive_shared()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(str(error), logging.DEBUG)
+            return
+        if count == 0:
+            self._on_end()
+
+    def _receive_shared(self) -> int:
+        """Receive behind what is held of an unfinished frame, and serve."""
+        buffer = self._hub.receive_buffer
+        held = self._held
+        if held is None:
+            count = self._receive(buffer)
+            if count:
+                self._serve_frames(buffer, count)
+            return count
+        start = len(held)
+        count = self._receive(buffer[start:])
+        if count:
+            buffer[:start] = held
+            self._held = None
+            self._serve_frames(buffer, start + count)
+        return count
+
+    def _receive_large(self) -> int:
+        """Receive into the buffer of a large frame, and serve it when it is whole."""
+        held = self._held
+        assert held is not None
+        if self._filled == len(held) < self._need:
+            held = self._grow(held)
+        with memoryview(held) as whole:
+            count = self._receive(whole[self._filled : min(len(held), self._need)])
+            self._filled += count
+            if self._filled < self._need:
+                return count
+            end, self._need, self._filled, self._held = self._need, 0, 0, None
+            self._serve_frames(whole, end)
+        self._hub.buffers.give_back(held)
+        return count
+
+    def _grow(self, held: bytearray) -> bytearray:
+        larger = self._hub.buffers.take(min(2 * len(held), self._need))
+        larger[: self._filled] = held
+        self._hub.buffers.give_back(held)
+        self._held = larger
+        return larger
+
+    def _receive(self, room: memoryview) -> int:
+        return self._sock.recv_into(room)
+
+    def _on_end(self) -> None:
+        """The peer sends no more; it may still read."""
+        if self._held is not None:
+            _log.debug("%s closed the connection within a request", self.peer)
+        self.finish()
+
+    def _keep(self, buffer: memoryview, pos: int, end: int) -> None:
+        """Hold on to the bytes that could not be served: part of a frame, or frames that have to wait."""
+        have = end - pos
+        if not have:
+            return
+        frame_bytes = 0
+        if have >= _LENGTH_BYTES:
+            frame_bytes = _LENGTH_BYTES + _unpack_length(buffer, pos)[0]
+        if frame_bytes > UNCOUNTED_BYTES and not self._reserved:
+            self._reserved = max(frame_bytes, have)
+            self._hub.memory.reserve(self._reserved)
+        if frame_bytes <= FRAGMENT_BYTES or have >= frame_bytes:
+            self._held = bytearray(buffer[pos:end])
+            return
+        large = self._hub.buffers.take(min(frame_bytes, max(_FIRST_BUFFER_BYTES, have)))
+        large[:have] = buffer[pos:end]
+        self._held = large
+        self._need = frame_bytes
+        self._filled = have
+
+    def _let_go(self) -> None:
+        self._held = None
+        self._need = self._filled = 0
+
+    def _release(self) -> None:
+        if self._reserved:
+            reserved, self._reserved = self._reserved, 0
+            self._hub.memory.release(reserved)
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._hub.loop.remove_reader(self._fd)
+
+    def _resume(self) -> None:
+        """Serve what was held back, then read on."""
+        if self._closed or self._finishing or self._muted or self._out or self._too_many_turns():
+            return
+        held = self._held
+        if held is not None and not self._need:
+            self._held = None
+            with memoryview(held) as whole:
+                self._serve_frames(whole, len(held))
+            if self._closed or self._muted or self._out:
+                return
+        if not self._reading:
+            self._reading = True
+            self._hub.loop.add_reader(self._fd, self._on_readable)
+
+    # ------------------------------------------------------------------ serving
+
+    def _serve_frames(self, buffer: memoryview, end: int) -> None:
+        """Serve the complete frames at the start of `buffer`, send their answers, keep the rest."""
+        serve, peer, out = self._hub.serve, self.peer, self._out
+        largest = self._hub.config.request_max_bytes
+        pos = owed = 0
+        self._serving = True
+        try:
+            while end - pos >= _LENGTH_BYTES:
+                (size,) = _unpack_length(buffer, pos)
+                if not 0 <= size <= largest:
+                    raise ProtocolError(
+                        f"a request of {size} bytes (socket.request.max.bytes={largest})"
+                    )
+                start = pos + _LENGTH_BYTES
+                if start + size > end:
+                    break
+                answer = serve(peer, buffer[start : start + size])
+                pos = start + size
+                if isinstance(answer, bytearray) and self._turns is None:
+                    out.append(answer)
+                    owed += len(answer)
+                elif not self._take(answer):
+                    break
+                else:
+                    owed += OWED_BYTES // 8  # its size is not known, or not in memory
+                if owed >= OWED_BYTES:
+                    owed = 0
+                    self._send()
+                    if out:
+                        break
+        except ProtocolError as error:
+            self._send()
+            self.close(str(error))
+            return
+        except Exception:  # noqa: BLE001  (the root of what a peer asks for)
+            # Whatever it was, its cause is ours: no answer can be made, and the order would be broken.
+            _log.exception("serving %s failed", self.peer)
+            self._send()
+            self.close("the broker failed to answer")
+            return
+        finally:
+            self._serving = False
+        if self._reserved and pos and not self._muted:
+            self._release()
+        if not self._closed:
+            self._keep(buffer, pos, end)
+            if out:
+                self._send()
+
+    def _take(self, answer: Answer) -> bool:
+        """Put an answer in its place; False if no later request may be served now."""
+        if answer is None or isinstance(answer, _READY):
+            if self._turns is None:
+                self._put(answer)
+            else:
+                turn = Turn()
+                turn.done, turn.ready = True, answer
+                self._turns.append(turn)
+        elif isinstance(answer, Deferred):
+            answer.then(self._await_turn(mute=not answer.pipelined))
+        else:
+            self._start(answer)
+        return not (self._muted or self._closed or self._too_many_turns())
+
+    def _await_turn(self, *, mute: bool) -> "Taker":
+        turn = Turn()
+        if self._turns is None:
+            self._turns = deque()
+        self._turns.append(turn)
+        if mute:
+            self._muted = True
+        return Taker(self, turn, mute)
+
+    def _start(self, answer: "Awaitable[Ready]") -> None:
+        """Run a coroutine that makes an answer."""
+        taker = self._await_turn(mute=True)
+        task = asyncio.ensure_future(answer, loop=self._hub.loop)
+        if self._tasks is None:
+            self._tasks = set()
+        self._tasks.add(task)
+        task.add_done_callback(taker.task_done)
+
+    def taken(self, turn: Turn, ready: Ready | Exception, *, unmute: bool) -> None:
+        """An answer has come that was awaited."""
+        if self._closed:
+            return
+        if isinstance(ready, Exception):
+            if not isinstance(ready, ProtocolError):
+                _log.error("serving %s failed", self.peer, exc_info=ready)
+            self.close(str(ready) or type(ready).__name__)
+            return
+        turn.done, turn.ready = True, ready
+        if unmute:
+            self._muted = False
+        turns = self._turns
+        while turns and turns[0].done:
+            self._put(turns.popleft().ready)
+        if not turns:
+            self._turns = None
+        if not self._serving:
+            self._send()
+            self._after_progress()
+
+    def _put(self, ready: Ready) -> None:
+        if ready is None:
+            return
+        if isinstance(ready, bytes | bytearray):
+            self._out.append(ready)
+        else:
+            self._out.extend(ready)
+
+    def _too_many_turns(self) -> bool:
+        return self._turns is not None and len(self._turns) >= PIPELINED_MAX
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(self) -> None:
+        """Send as much as the socket takes; the loop tells when it takes more."""
+        try:
+            done = send_some(self._sock, self._out)
+        except OSError as error:
+            self.close(str(error), logging.DEBUG)
+            return
+        if done == self._writing:
+            if done:
+                self._hub.loop.remove_writer(self._fd)
+            else:
+                self._hub.loop.add_writer(self._fd, self._on_writable)
+            self._writing = not done
+
+    def _on_writable(self) -> None:
+        self._send()
+        if not self._out:
+            self._after_progress()
+
+    def _after_progress(self) -> None:
+        """Something was answered or sent: go on with what that held up."""
+        if self._closed:
+            return
+        if self._finishing:
+            if self.idle:
+                self.close()
+            return
+        if not self._muted and self._reserved and self._held is None:
+            self._release()
+        if not self._reading or (self._held is not None and not self._need):
+            self._resume()
+
+
+class Taker:
+    """Brings an awaited answer to its turn."""
+
+    __slots__ = ("_connection", "_mute", "_turn")
+
+    def __init__(self, connection: Connection, turn: Turn, mute: bool) -> None:
+        self._connection = connection
+        self._turn = turn
+        self._mute = mute
+
+    def __call__(self, ready: Ready | Exception) -> None:
+        self._connection.taken(self._turn, ready, unmute=self._mute)
+
+    def task_done(self, task: "asyncio.Task[Ready]") -> None:
+        tasks = self._connection._tasks
+        if tasks is not None:
+            tasks.discard(task)
+        if task.cancelled():
+            self._connection.close()
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        self(error if error is not None else task.result())

@@ -1,0 +1,97 @@
+"""What all connections of a broker share: the receive buffer, the bounds, and the sweep of idle ones."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .answer import Answer
+from .config import NetworkConfig
+from .flow import RECEIVE_BYTES, Admission, Buffers, MemoryBound
+from .peer import Peer
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+Serve = Callable[[Peer, memoryview], Answer]
+"""Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
+
+_SWEEPS_PER_IDLE_TIME = 20
+
+_log = logging.getLogger(__name__)
+
+
+class Hub:
+    """Owns the open connections."""
+
+    def __init__(
+        self, serve: Serve, config: NetworkConfig, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.serve = serve
+        self.config = config
+        self.loop = loop
+        self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.memory = MemoryBound(config.queued_max_request_bytes)
+        self.admission = Admission(config)
+        self.buffers = Buffers()
+        self.tick = 0
+        """Counts the sweeps; a connection notes in which it was last used."""
+        self.connections: set[Connection] = set()
+        self._room_wanted: list[Callable[[], None]] = []
+        self._empty: asyncio.Future[None] | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._schedule_sweep()
+
+    def add(self, connection: "Connection") -> None:
+        self.connections.add(connection)
+
+    def forget(self, connection: "Connection") -> None:
+        """The connection is closed."""
+        self.connections.discard(connection)
+        self.admission.leave(connection.peer.address.host)
+        wanted, self._room_wanted = self._room_wanted, []
+        for resume in wanted:
+            resume()
+        if self._empty is not None and not self.connections and not self._empty.done():
+            self._empty.set_result(None)
+
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        """Call `resume` when a connection was closed."""
+        self._room_wanted.append(resume)
+
+    async def drain(self, timeout: float) -> None:
+        """Let every connection answer what it is serving, then close it; after `timeout` seconds cut the rest."""
+        for connection in list(self.connections):
+            connection.finish()
+        if self.connections:
+            self._empty = self.loop.create_future()
+            try:
+                await asyncio.wait_for(self._empty, timeout)
+            except TimeoutError:
+                _log.warning("%d connections did not finish and are cut", len(self.connections))
+        self.abort()
+
+    def abort(self) -> None:
+        """Close everything at once."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in list(self.connections):
+            connection.close()
+
+    def sweep(self) -> None:
+        """Close the connections that have been idle for too long."""
+        self.tick += 1
+        oldest = self.tick - _SWEEPS_PER_IDLE_TIME
+        for connection in list(self.connections):
+            if connection.seen < oldest and connection.idle:
+                connection.close("idle for connections.max.idle.ms", level=logging.DEBUG)
+
+    def _schedule_sweep(self) -> None:
+        if self.config.max_idle_ms >= 0:
+            delay = max(self.config.max_idle_ms / 1000 / _SWEEPS_PER_IDLE_TIME, 0.01)
+            self._sweeper = self.loop.call_later(delay, self._sweep_again)
+
+    def _sweep_again(self) -> None:
+        self.sweep()
+        self._schedule_sweep()

@@ -1,0 +1,117 @@
+"""Accepts connections on one address."""
+
+import errno
+import logging
+import socket
+
+from .config import NetworkConfig
+from .connection import Connection
+from .hub import Hub
+from .peer import Address, Peer
+
+_ACCEPTS_AT_ONCE = 64
+_BREATHING_SPACE_S = 0.5  # after the process ran out of file descriptors
+
+_log = logging.getLogger(__name__)
+
+
+def open_socket(host: str, port: int, config: NetworkConfig) -> socket.socket:
+    """A listening socket; raises OSError.  An empty host means all addresses, IPv6 included where there is."""
+    family = socket.AF_INET
+    if ":" in host or (not host and socket.has_dualstack_ipv6()):
+        family = socket.AF_INET6
+    elif host:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        host = str(address[0])
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
+        sock.bind((host, port))
+        sock.listen(config.backlog)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Listener:
+    """Turns what a listening socket accepts into connections of a hub."""
+
+    def __init__(self, sock: socket.socket, name: str, hub: Hub) -> None:
+        self.name = name
+        self.address = _address(sock.getsockname())
+        self._sock = sock
+        self._hub = hub
+        self._accepting = False
+
+    def start(self) -> None:
+        """Accept from now on."""
+        if not self._accepting and self._sock.fileno() >= 0:
+            self._accepting = True
+            self._hub.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+
+    def pause(self) -> None:
+        """Let new connections wait."""
+        if self._accepting:
+            self._accepting = False
+            self._hub.loop.remove_reader(self._sock.fileno())
+
+    def close(self) -> None:
+        """Accept no more; open connections are the hub's."""
+        self.pause()
+        self._sock.close()
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            if self._hub.admission.full:
+                self.pause()
+                self._hub.wait_for_room(self.start)
+                return
+            try:
+                sock, remote = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._on_accept_error(error)
+                return
+            self._connect(sock, _address(remote))
+
+    def _on_accept_error(self, error: OSError) -> None:
+        _log.error("cannot accept connections on %s: %s", self.address, error)
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            self.pause()
+            self._hub.loop.call_later(_BREATHING_SPACE_S, self.start)
+
+    def _connect(self, sock: socket.socket, remote: Address) -> None:
+        if not self._hub.admission.admit(remote.host):
+            _log.warning("refused a connection from %s: max.connections.per.ip", remote)
+            sock.close()
+            return
+        try:
+            sock.setblocking(False)
+            self._tune(sock)
+            local = _address(sock.getsockname())
+        except OSError:  # gone again already
+            self._hub.admission.leave(remote.host)
+            sock.close()
+            return
+        Connection(sock, Peer(remote, local, self.name), self._hub)
+
+    def _tune(self, sock: socket.socket) -> None:
+        config = self._hub.config
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if config.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
+        if config.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
+
+
+def _address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:
+    host, port = name[0], name[1]
+    # An IPv4 peer of a socket for both families is shown as ::ffff:192.0.2.1.
+    return Address(host.removeprefix("::ffff:"), port)

@@ -1,0 +1,284 @@
+"""Frames in, answers out, in order; and what stops a connection."""
+
+import asyncio
+import logging
+import struct
+
+import pytest
+
+from tidelog.errors import ProtocolError
+from tidelog.network.answer import Deferred
+from tidelog.network.flow import FRAGMENT_BYTES, PIPELINED_MAX, RECEIVE_BYTES
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(peer, frame):
+    return bytearray(framed(bytes(frame)))
+
+
+async def test_a_frame_is_answered(rig_of):
+    client = await rig_of(echo).connect()
+    await client.send(framed(b"hello"))
+    assert await client.receive() == b"hello"
+
+
+async def test_a_frame_may_come_byte_by_byte(rig_of):
+    rig = rig_of(echo)
+    client = await rig.connect()
+    for byte in framed(b"slow"):
+        await client.send(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await client.receive() == b"slow"
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 5000, FRAGMENT_BYTES - 4, FRAGMENT_BYTES, RECEIVE_BYTES - 4, 3 * RECEIVE_BYTES]
+)
+async def test_frames_of_any_size_between_small_ones(rig_of, size):
+    client = await rig_of(echo).connect()
+    body = (
+        bytes(i % 251 for i in range(size)) if size < 10_000 else bytes(range(256)) * (size // 256)
+    )
+    bodies = [b"before", body, b"after", body, b"last"]
+
+    async def receive_all():
+        return [await client.receive() for _ in bodies]
+
+    received = asyncio.ensure_future(receive_all())
+    await client.send(b"".join(map(framed, bodies)))
+    assert await received == bodies
+
+
+async def test_pipelined_requests_are_answered_in_order_although_they_finish_in_reverse(rig_of):
+    waiting: list[tuple[Deferred, bytes]] = []
+
+    def serve(peer, frame):
+        deferred = Deferred(pipelined=True)
+        waiting.append((deferred, bytes(frame)))
+        return deferred
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(b"".join(framed(b"%d" % n) for n in range(10)))
+    await rig.settle(lambda: len(waiting) == 10)
+    for deferred, body in reversed(waiting):
+        deferred.resolve(framed(body))
+    assert [await client.receive() for _ in range(10)] == [b"%d" % n for n in range(10)]
+
+
+async def test_no_more_than_so_many_requests_wait_for_answers(rig_of):
+    waiting: list[Deferred] = []
+
+    def serve(peer, frame):
+        waiting.append(Deferred(pipelined=True))
+        return waiting[-1]
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    total = PIPELINED_MAX + 10
+    await client.send(framed(b"x") * total)
+    await rig.settle(lambda: len(waiting) == PIPELINED_MAX)
+    await client.send(framed(b"y"))
+    await asyncio.sleep(0.02)
+    assert len(waiting) == PIPELINED_MAX
+    for answered in range(total + 1):
+        await rig.settle(lambda answered=answered: len(waiting) > answered)
+        waiting[answered].resolve(framed(b"%d" % answered))
+    assert [await client.receive() for _ in range(total + 1)] == [
+        b"%d" % n for n in range(total + 1)
+    ]
+
+
+async def test_an_awaited_answer_holds_up_later_requests(rig_of):
+    served: list[bytes] = []
+    gate = asyncio.Event()
+
+    async def slow(body):
+        await gate.wait()
+        return framed(body)
+
+    def serve(peer, frame):
+        served.append(bytes(frame))
+        return slow(bytes(frame)) if frame[:4] == b"slow" else bytearray(framed(bytes(frame)))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"one") + framed(b"slow") + framed(b"two"))
+    assert await client.receive() == b"one"
+    await client.send(framed(b"three"))
+    await asyncio.sleep(0.01)
+    assert served == [b"one", b"slow"]
+    gate.set()
+    assert [await client.receive() for _ in range(3)] == [b"slow", b"two", b"three"]
+
+
+async def test_a_request_without_an_answer(rig_of):
+    client = await rig_of(
+        lambda peer, frame: None if frame[:1] == b"0" else echo(peer, frame)
+    ).connect()
+    await client.send(framed(b"0") + framed(b"1") + framed(b"0") + framed(b"2"))
+    assert [await client.receive(), await client.receive()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 1001, (1 << 31) - 1])
+async def test_a_length_out_of_range_closes_with_one_line(rig_of, caplog, size):
+    rig = rig_of(echo, request_max_bytes=1000)
+    client = await rig.connect()
+    with caplog.at_level(logging.INFO, "tidelog"):
+        await client.send(framed(b"good") + struct.pack(">i", size))
+        assert await client.receive() == b"good"
+        assert await client.ended()
+    assert len(caplog.records) == 1
+    assert "socket.request.max.bytes" in caplog.text
+    assert not rig.hub.connections
+
+
+async def test_garbage_closes_with_one_line_after_the_answers_before_it(rig_of, caplog):
+    def serve(peer, frame):
+        if frame[:3] == b"bad":
+            raise ProtocolError("nonsense")
+        return echo(peer, frame)
+
+    client = await rig_of(serve).connect()
+    await client.send(framed(b"good") + framed(b"bad") + framed(b"never"))
+    assert await client.receive() == b"good"
+    assert await client.ended()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "nonsense" in caplog.text
+    assert "127.0.0.1" in caplog.text
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_failure_of_ours_closes_and_logs_the_cause(rig_of, caplog, late):
+    async def fail():
+        raise RuntimeError("our fault")
+
+    def serve(peer, frame):
+        if late:
+            return fail()
+        raise RuntimeError("our fault")
+
+    client = await rig_of(serve).connect()
+    await client.send(framed(b"x"))
+    assert await client.ended()
+    assert "our fault" in caplog.text
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from(rig_of):
+    served = 0
+
+    def serve(peer, frame):
+        nonlocal served
+        served += 1
+        return bytearray(framed(bytes(200_000)))
+
+    rig = rig_of(serve, send_buffer_bytes=65536)
+    sock = rig.raw()
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.sock_sendall(sock, framed(b"x") * 500)
+        before = -1
+        while before != served:
+            before = served
+            await asyncio.sleep(0.02)
+        assert 0 < served < 500, "only what the socket takes is served"
+        received = 0
+        while received < 500 * 200_004:
+            received += len(await loop.sock_recv(sock, 1 << 20))
+        assert served == 500
+    finally:
+        sock.close()
+
+
+async def test_a_peer_that_stops_sending_still_gets_its_answers(rig_of):
+    gate = asyncio.Event()
+
+    async def slow(body):
+        await gate.wait()
+        return framed(body)
+
+    rig = rig_of(lambda peer, frame: slow(bytes(frame)))
+    client = await rig.connect()
+    await client.send(framed(b"last words"))
+    client.writer.write_eof()
+    await asyncio.sleep(0.01)
+    gate.set()
+    assert await client.receive() == b"last words"
+    assert await client.ended()
+    await rig.settle(lambda: not rig.hub.connections)
+
+
+async def test_memory_for_unfinished_requests_is_bounded(rig_of):
+    rig = rig_of(echo, queued_max_request_bytes=1_000_000)
+    greedy, modest = await rig.connect(), await rig.connect()
+    body = bytes(1_500_000)
+    await greedy.send(framed(body)[:400_000])
+    await rig.settle(lambda: rig.hub.memory.full)
+    await modest.send(framed(b"patience"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(modest.receive(), 0.05)
+    finished = asyncio.ensure_future(greedy.receive())
+    await greedy.send(framed(body)[400_000:])
+    assert await finished == body
+    assert await modest.receive() == b"patience"
+    await rig.settle(lambda: rig.hub.memory.used == 0)
+
+
+async def test_a_forged_length_costs_no_memory(rig_of):
+    rig = rig_of(echo)
+    client = await rig.connect()
+    await client.send(struct.pack(">i", 90 << 20) + bytes(100))
+    await rig.settle(lambda: rig.hub.memory.used > 0)
+    (connection,) = rig.hub.connections
+    assert len(connection._held) <= 2 << 20
+    await client.close()
+    rig.clients.clear()
+    await rig.settle(lambda: not rig.hub.connections)
+    assert rig.hub.memory.used == 0
+
+
+async def test_drain_answers_what_is_in_flight_then_closes(rig_of):
+    gate = asyncio.Event()
+
+    async def slow(body):
+        await gate.wait()
+        return framed(body)
+
+    rig = rig_of(lambda peer, frame: slow(bytes(frame)))
+    busy, idle = await rig.connect(), await rig.connect()
+    await busy.send(framed(b"in flight") + framed(b"too late"))
+    await rig.settle(lambda: any(not each.idle for each in rig.hub.connections))
+    draining = asyncio.ensure_future(rig.hub.drain(5))
+    assert await idle.ended()
+    gate.set()
+    assert await busy.receive() == b"in flight"
+    assert await busy.ended()
+    await draining
+
+
+async def test_drain_cuts_what_does_not_end(rig_of):
+    async def never():
+        await asyncio.get_running_loop().create_future()
+
+    rig = rig_of(lambda peer, frame: never())
+    client = await rig.connect()
+    await client.send(framed(b"x"))
+    await rig.settle(lambda: any(not each.idle for each in rig.hub.connections))
+    await rig.hub.drain(0.01)
+    assert await client.ended()
+
+
+async def test_idle_connections_are_closed_by_the_sweep(rig_of):
+    rig = rig_of(echo)
+    client = await rig.connect()
+    await client.send(framed(b"x"))
+    await client.receive()
+    for _ in range(20):
+        rig.hub.sweep()
+    assert rig.hub.connections
+    rig.hub.sweep()
+    assert not rig.hub.connections
+    assert await client.ended()

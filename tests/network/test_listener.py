@@ -1,0 +1,60 @@
+"""Who may connect."""
+
+import struct
+
+import pytest
+
+from tidelog.errors import SettingsError
+from tidelog.network.config import NetworkConfig
+from tidelog.network.peer import Address
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+async def test_the_peer_knows_what_it_dialled(rig_of):
+    peers = []
+
+    def serve(peer, frame):
+        peers.append(peer)
+        return bytearray(framed(b""))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"x"))
+    await client.receive()
+    assert peers[0].local == rig.listener.address
+    assert peers[0].address == Address(*client.writer.get_extra_info("sockname"))
+    assert str(peers[0].principal) == "User:ANONYMOUS"
+    assert peers[0].listener == "PLAINTEXT"
+
+
+async def test_connections_of_one_address_are_limited(rig_of):
+    rig = rig_of(lambda peer, frame: None, max_connections_per_ip=2)
+    first, _second, third = await rig.connect(), await rig.connect(), await rig.connect()
+    assert await third.ended()
+    await first.close()
+    await rig.settle(lambda: len(rig.hub.connections) == 1)
+    await rig.connect()
+    await rig.settle(lambda: len(rig.hub.connections) == 2)
+
+
+async def test_connections_beyond_the_limit_wait_for_a_place(rig_of):
+    rig = rig_of(lambda peer, frame: bytearray(framed(bytes(frame))), max_connections=1)
+    first = await rig.connect()
+    await rig.settle(lambda: len(rig.hub.connections) == 1)
+    second = await rig.connect()  # accepted by the kernel, not by us
+    await second.send(framed(b"waiting"))
+    assert len(rig.hub.connections) == 1
+    await first.close()
+    assert await second.receive() == b"waiting"
+
+
+def test_exceptions_by_address():
+    config = NetworkConfig(
+        max_connections_per_ip=5, max_connections_per_ip_overrides=("10.0.0.1:7", "::1:9")
+    )
+    assert [config.allowed_from(host) for host in ("10.0.0.1", "::1", "10.0.0.2")] == [7, 9, 5]
+    with pytest.raises(SettingsError):
+        NetworkConfig(max_connections_per_ip_overrides=("10.0.0.1",)).allowed_from("x")

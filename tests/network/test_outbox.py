@@ -1,0 +1,105 @@
+"""Pieces of answers leave in order, whatever they are and however little the socket takes."""
+
+import asyncio
+import os
+import random
+import socket
+import struct
+from typing import NamedTuple
+
+import pytest
+
+from tidelog.network.flow import MemoryBound
+from tidelog.network.outbox import SENDFILE_MIN_BYTES
+
+
+class DiskFile:
+    def __init__(self, path):
+        self._fd = os.open(path, os.O_RDONLY)
+
+    def fileno(self):
+        return self._fd
+
+    def pread(self, length, position):
+        return os.pread(self._fd, length, position)
+
+    def close(self):
+        os.close(self._fd)
+
+
+class Region(NamedTuple):
+    file: DiskFile
+    position: int
+    length: int
+
+
+@pytest.fixture
+def data(tmp_path):
+    content = random.Random(1).randbytes(3_000_000)
+    (tmp_path / "segment").write_bytes(content)
+    file = DiskFile(tmp_path / "segment")
+    yield content, file
+    file.close()
+
+
+@pytest.mark.parametrize("send_buffer_bytes", [-1, 4096])
+async def test_bytes_and_regions_in_order(rig_of, data, send_buffer_bytes):
+    content, file = data
+    sizes = [100, SENDFILE_MIN_BYTES - 1, SENDFILE_MIN_BYTES, 1_000_000, 7]
+
+    def serve(peer, frame):
+        pieces, position = [], 0
+        for size in sizes:
+            pieces += [b"head", Region(file, position, size), bytearray(b"tail")]
+            position += size
+        total = sum(sizes) + 8 * len(sizes)
+        return [struct.pack(">i", total), *pieces]
+
+    rig = rig_of(serve, send_buffer_bytes=send_buffer_bytes)
+    client = await rig.connect()
+    await client.send(struct.pack(">i", 1) + b"x")
+    await client.send(struct.pack(">i", 1) + b"x")
+    expected, position = b"", 0
+    for size in sizes:
+        expected += b"head" + content[position : position + size] + b"tail"
+        position += size
+    assert await client.receive() == expected
+    assert await client.receive() == expected
+
+
+@pytest.mark.parametrize("length", [100, SENDFILE_MIN_BYTES * 2])
+async def test_a_region_that_is_not_there_closes_the_connection(rig_of, data, length):
+    _, file = data
+    rig = rig_of(lambda peer, frame: [b"head", Region(file, 2_999_990, length)])
+    client = await rig.connect()
+    await client.send(struct.pack(">i", 1) + b"x")
+    async with asyncio.timeout(5):
+        await client.reader.read()
+    assert not rig.hub.connections
+
+
+async def test_a_peer_that_vanishes_while_it_is_sent_to(rig_of, data):
+    _, file = data
+    rig = rig_of(lambda peer, frame: [Region(file, 0, 3_000_000)] * 10)
+    sock = rig.raw()
+    await asyncio.get_running_loop().sock_sendall(sock, struct.pack(">i", 1) + b"x")
+    await rig.settle(lambda: any(each._out for each in rig.hub.connections))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+    await rig.settle(lambda: not rig.hub.connections)
+
+
+def test_memory_bound_wakes_who_waits_one_after_the_other():
+    bound, woken = MemoryBound(10), []
+    bound.reserve(12)
+
+    def first():
+        woken.append("first")
+        bound.reserve(10)
+
+    bound.when_free(first)
+    bound.when_free(lambda: woken.append("second"))
+    bound.release(12)
+    assert woken == ["first"]
+    bound.release(10)
+    assert woken == ["first", "second"]
