@@ -12,6 +12,7 @@ the reading and writing is `compaction_pass`; when and by whom it is run is `cle
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.storage.config import LogConfig
@@ -87,8 +88,8 @@ def dirtiness(log: LogFacts, checkpoint: int | None, now_ms: int) -> Dirtiness:
     wrong = not log.log_start_offset <= first_dirty <= log.log_end_offset
     if wrong:
         first_dirty = log.log_start_offset
-    closed, active = log.segments[:-1], log.segments[-1]
-    dirty = _from(closed, first_dirty, active.base_offset)
+    closed = log.segments[:-1]
+    dirty = _closed_from(log.segments, first_dirty)
     limit = _uncleanable_from(log, dirty, now_ms)
     uncleanable = max(_base_of_segment_holding(log.segments, limit), first_dirty)
     cleanable = [each for each in dirty if each.base_offset < uncleanable]
@@ -143,10 +144,9 @@ def group_segments(
     return groups
 
 
-def _from(closed: Sequence[SegmentFacts], offset: int, active_base: int) -> list[SegmentFacts]:
+def _closed_from(segments: Sequence[SegmentFacts], offset: int) -> list[SegmentFacts]:
     """The closed segments that hold `offset` or anything after it."""
-    ends = [each.base_offset for each in closed[1:]] + [active_base]
-    return [each for each, end in zip(closed, ends, strict=True) if end > offset]
+    return [each for each, after in pairwise(segments) if after.base_offset > offset]
 
 
 def _uncleanable_from(log: LogFacts, dirty: Iterable[SegmentFacts], now_ms: int) -> int:
