@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.errors import ProtocolError
+from tidelog.kernel import read_uvarint
 
 from .schema import Field, Struct, Wire, element_of, struct_of, wire_of
 from .source import Source
-from .varint import read_uvarint
 
 
 def compile_decoder(

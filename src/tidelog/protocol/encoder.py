@@ -8,9 +8,10 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
+from tidelog.kernel import write_uvarint
+
 from .schema import Field, Struct, Wire, element_of, struct_of, wire_of
 from .source import Source
-from .varint import write_uvarint
 
 
 def compile_encoder(

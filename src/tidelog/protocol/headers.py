@@ -13,10 +13,10 @@ from struct import error as struct_error
 from typing import NamedTuple
 
 from tidelog.errors import ProtocolError
+from tidelog.kernel import read_uvarint, write_uvarint
 
 from .messages import request_for
 from .schema import Request
-from .varint import read_uvarint, write_uvarint
 
 _FIXED = Packer(">hhih")
 _INT32 = Packer(">i")
