@@ -1,0 +1,101 @@
+"""Which leader epoch wrote which offsets (KIP-101): the memory behind truncation and OffsetForLeaderEpoch.
+
+Kept as (epoch, start offset) pairs, both strictly growing, in `leader-epoch-checkpoint`.
+"""
+
+import os
+from bisect import bisect_left, bisect_right
+
+from tidelog.storage.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
+from tidelog.storage.files import Files
+
+UNDEFINED = -1
+
+
+class LeaderEpochs:
+    """The epochs of one log.  Invariant: epochs and start offsets grow from entry to entry."""
+
+    __slots__ = ("_epochs", "_files", "_path", "_starts", "latest")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._path = os.path.join(directory, LEADER_EPOCHS)
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = UNDEFINED
+        """The newest epoch that has records, or is about to; -1 when there is none."""
+
+    def load(self) -> None:
+        """Read the checkpoint; `MalformedCheckpoint` when it cannot be used."""
+        self._set(read_epochs(self._files, self._path))
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
+        """Records from `start_offset` on belong to `epoch`; nothing happens if it is known already."""
+        if epoch <= self.latest:
+            return
+        # An epoch that wrote nothing, or whose records were cut off, leaves no trace.
+        kept = [each for each in self.entries() if each[1] < start_offset]
+        self._set([*kept, (epoch, start_offset)])
+        if save:
+            self.save()
+
+    def forget(self, epoch: int) -> None:
+        """The newest epoch could not be written down, so it has not begun."""
+        self._set([each for each in self.entries() if each[0] != epoch])
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and where it ended; (-1, -1) when none is that old.
+
+        The answer of OffsetForLeaderEpoch: the end of the latest epoch is the log's end.
+        """
+        if epoch == UNDEFINED or not self._epochs or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        if above == 0:
+            # Older than anything known: the records that could tell are gone.
+            return epoch, self._starts[0]
+        return self._epochs[above - 1], self._starts[above]
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch that wrote `offset`, or -1."""
+        above = bisect_right(self._starts, offset)
+        return self._epochs[above - 1] if above else UNDEFINED
+
+    def truncate_from_end(self, offset: int) -> None:
+        """The log now ends at `offset`."""
+        kept = bisect_left(self._starts, offset)
+        if kept < len(self._starts):
+            self._set(self.entries()[:kept])
+            self.save()
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log now begins at `offset`; the epoch that holds it is kept, and begins there."""
+        above = bisect_right(self._starts, offset)
+        if above == 0 or self._starts[0] == offset:
+            return
+        self._set([(self._epochs[above - 1], offset), *self.entries()[above:]])
+        self.save()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._set([])
+            self.save()
+
+    def moved_to(self, directory: str) -> None:
+        self._path = os.path.join(directory, LEADER_EPOCHS)
+
+    def save(self) -> None:
+        write_epochs(self._files, self._path, self.entries())
+
+    def _set(self, entries: list[tuple[int, int]]) -> None:
+        self._epochs = [epoch for epoch, _ in entries]
+        self._starts = [start for _, start in entries]
+        self.latest = self._epochs[-1] if self._epochs else UNDEFINED
+        assert all(a < b for a, b in zip(self._epochs, self._epochs[1:], strict=False))
+        assert all(a < b for a, b in zip(self._starts, self._starts[1:], strict=False))

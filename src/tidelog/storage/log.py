@@ -1,0 +1,586 @@
+"""A partition's log: a row of segments, of which the last is written to.
+
+    log_start_offset <= high_watermark <= log_end_offset      what there is, and what of it is committed
+    last_stable_offset <= high_watermark                      what no open transaction can still change
+    recovery_point <= log_end_offset                          what is known to be on the disk
+
+Everything here is synchronous and runs on the event loop: an append is one write into the page cache.  What waits for
+the disk is handed out (`prepare_flush`, `files_to_remove`) for a thread to do.  After a write that failed the log is as
+it was before; if even that cannot be had it is offline, and says `KafkaStorageError` from then on.
+
+Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`.
+"""
+
+import errno
+import logging
+import os
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.clock import Clock
+from tidelog.errors import (
+    CorruptMessage,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
+from tidelog.kernel import stamp_batch
+from tidelog.names import TopicPartition
+from tidelog.records.batch import BatchHeader, iterate_batches
+from tidelog.storage import reading, retention, swapping
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import Buffer, Files
+from tidelog.storage.flushing import Flush
+from tidelog.storage.open_segments import OpenSegments
+from tidelog.storage.producer_log import maybe_marker
+from tidelog.storage.producers import WrittenBatch
+from tidelog.storage.reading import Region
+from tidelog.storage.recovery import Loaded, Source, create_segment, load
+from tidelog.storage.segment import Segment
+
+__all__ = ["Appended", "Log", "Region"]
+
+NO_TIMESTAMP = -1
+PRODUCER_EXPIRATION_MS = 86_400_000
+_NEVER = 1 << 62
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_logger = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """Where a batch went."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic's timestamps are those of the append."""
+    duplicate: bool = False
+    """The batch was there already; the offsets are those of the first time."""
+
+
+class Log:
+    """The log of one partition.  Open it with `Log.open`."""
+
+    def __init__(self, source: Source, loaded: Loaded, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id: UUID | None = None
+        self.files: Files = source.files
+        self.clock: Clock = source.clock
+        self.on_roll: Callable[[Log], None] | None = None
+        """Called after a segment was closed: it should be flushed soon."""
+        self.on_failure: Callable[[Log, OSError], None] | None = None
+        """Called when the disk failed: the whole directory should go offline."""
+        self.failure: KafkaStorageError | None = None
+        """Why the log is offline; None while it is not."""
+
+        self._source = source
+        self.segments: list[Segment] = loaded.segments
+        """In order, never empty; the last one is written to."""
+        self._bases = [each.base_offset for each in loaded.segments]
+        self._active = loaded.segments[-1]
+        self.epochs = loaded.epochs
+        self._producer_log = loaded.producers
+        self.producers = loaded.producers.state
+
+        self.log_start_offset = loaded.log_start_offset
+        """The first offset that can be read; moved by retention and DeleteRecords."""
+        self.log_end_offset = loaded.log_end_offset
+        """The offset that the next record gets."""
+        self.recovery_point = loaded.recovery_point
+        """Everything below is on the disk, and is not scanned after a crash."""
+        self._high_watermark = loaded.log_end_offset
+
+        self.last_flush_ms = self.clock.now_ms()
+        self.removals: list[retention.Removal] = []
+        """Deleted files that wait until readers have finished."""
+        self.directory_changed = True
+        """Files came or went since the directory was last synced."""
+        self.hints: dict[int, tuple[Segment, int]] = {}
+        """Where the batch with an offset begins, for offsets that a reader will ask for next."""
+        self.truncations = 0
+        """How often the log's end has moved back; a flush begun before says nothing of what came after."""
+        self.set_config(source.config)
+        for segment in self.segments[:-1]:
+            segment.synced = segment.base_offset < self.recovery_point
+        self.check()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        files: Files,
+        config: LogConfig,
+        clock: Clock,
+        topic_partition: TopicPartition,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        open_segments: OpenSegments | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> "Log":
+        """Load the log of a directory, or begin one there.
+
+        With `clean` the recovery point is taken for the log's end and nothing is scanned.  The high watermark begins at
+        the log's end: a follower sets its own.
+        """
+        directory = os.fspath(directory)
+        files.make_directory(directory)
+        source = Source(
+            files=files,
+            directory=directory,
+            config=config,
+            clock=clock,
+            open_segments=open_segments or OpenSegments(),
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        loaded = load(
+            source, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
+        )
+        return cls(source, loaded, topic_partition)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
+
+    @property
+    def directory(self) -> str:
+        return self._source.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def set_config(self, config: LogConfig) -> None:
+        """Obey other settings from now on."""
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._flush_messages = config.flush_messages
+        self._source = self._source.with_config(config)
+        self._active.set_config(config)
+        self._jitter_ms = (
+            random.randrange(min(config.segment_jitter_ms, config.segment_ms))
+            if config.segment_jitter_ms
+            else 0
+        )
+        if self._active.size:
+            self._set_roll_time(self._active)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size for each in self.segments)
+
+    # ------------------------------------------------------------------ offsets
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are committed."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        # Invariant: log_start <= high_watermark <= log_end
+        assert self.log_start_offset <= offset <= self.log_end_offset, (offset, self)
+        self._high_watermark = offset
+        self.producers.committed(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Records below it are committed and belong to no open transaction."""
+        unstable = self.producers.first_unstable_offset()
+        if unstable is None or unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def check(self) -> None:
+        """Assert what always holds."""
+        assert self.log_start_offset <= self._high_watermark <= self.log_end_offset, self
+        assert self.log_start_offset <= self.last_stable_offset <= self._high_watermark, self
+        assert self.recovery_point <= self.log_end_offset, self
+        assert self._active is self.segments[-1]
+        assert self._bases == sorted({each.base_offset for each in self.segments})
+        assert self._active.base_offset <= self.log_end_offset
+
+    # ------------------------------------------------------------------ appending
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        header: BatchHeader,
+        coordinator: bool = False,
+    ) -> Appended:
+        """Append one checked batch; its base offset and leader epoch are written into `batch`.
+
+        A producer's repeated batch is not written again.  `coordinator` is for batches of our own coordinators and for
+        transaction markers, whose sequences are not checked.
+        """
+        if self.failure is not None:
+            raise self.failure
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            repeated = self._check_producer(batch, header, coordinator)
+            if repeated is not None:
+                return _repeat(repeated, header)
+        length = header.length + 12
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        segment = self._active
+        if (
+            segment.size + length > self._segment_bytes
+            or timestamp > segment.roll_after
+            or last_offset > segment.last_indexable_offset
+            or segment.full
+        ):
+            segment = self._room_for(length, base_offset, last_offset, timestamp)
+        if leader_epoch > self.epochs.latest:
+            self._begin_epoch(leader_epoch, base_offset)
+        stamp_batch(batch, 0, base_offset, leader_epoch)
+        try:
+            segment.append(batch, length, last_offset, timestamp)
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
+        if segment.size == length:
+            self._set_roll_time(segment)
+        if producer_id >= 0:
+            self._producer_log.written(header, base_offset, last_offset, batch, segment)
+        return Appended(
+            base_offset, last_offset, timestamp if header.attributes & 8 else NO_TIMESTAMP
+        )
+
+    def append_as_follower(self, batches: Buffer) -> Appended:
+        """Append whole batches with the offsets and epochs that the leader gave them."""
+        if self.failure is not None:
+            raise self.failure
+        view = memoryview(batches)
+        first_offset = last_offset = self.log_end_offset - 1
+        for position, header in iterate_batches(view):
+            if header.base_offset < self.log_end_offset:
+                raise CorruptMessage(
+                    f"the leader sent offset {header.base_offset} of {self.topic_partition}, "
+                    f"which ends at {self.log_end_offset}"
+                )
+            self._append_copy(view[position : position + header.size], header)
+            if first_offset < header.base_offset and first_offset == last_offset:
+                first_offset = header.base_offset
+            last_offset = header.last_offset
+        return Appended(first_offset, last_offset, NO_TIMESTAMP)
+
+    def _append_copy(self, batch: memoryview, header: BatchHeader) -> None:
+        segment, last_offset = self._active, header.last_offset
+        if (
+            segment.size + header.size > self._segment_bytes
+            or header.max_timestamp > segment.roll_after
+            or last_offset > segment.last_indexable_offset
+            or segment.full
+        ):
+            segment = self._room_for(
+                header.size, header.base_offset, last_offset, header.max_timestamp
+            )
+        if header.leader_epoch > self.epochs.latest:
+            self._begin_epoch(header.leader_epoch, header.base_offset)
+        try:
+            segment.append(batch, header.size, last_offset, header.max_timestamp)
+        except OSError as error:
+            raise self._write_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
+        if segment.size == header.size:
+            self._set_roll_time(segment)
+        if header.producer_id >= 0:
+            self._producer_log.written(header, header.base_offset, last_offset, batch, segment)
+
+    def _check_producer(
+        self, batch: Buffer, header: BatchHeader, coordinator: bool
+    ) -> WrittenBatch | None:
+        coordinator_epoch = -1
+        if header.is_control:
+            marker = maybe_marker(batch, header)
+            coordinator_epoch = marker.coordinator_epoch if marker else -1
+        return self.producers.check(
+            header, client=not coordinator, coordinator_epoch=coordinator_epoch
+        )
+
+    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
+        try:
+            self.epochs.assign(epoch, start_offset)
+        except OSError as error:
+            self.epochs.forget(epoch)
+            raise self._storage_error("write the leader epoch of", error) from error
+
+    # ------------------------------------------------------------------ rolling
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin another at the log's end."""
+        old = self._active
+        base_offset = self.log_end_offset if base_offset is None else base_offset
+        if base_offset == old.base_offset:
+            return old
+        try:
+            old.seal()
+            self._producer_log.snapshot(self.log_end_offset, sync=False)
+            new = create_segment(self._source, base_offset)
+        except OSError as error:
+            raise self._storage_error("roll a segment of", error) from error
+        if old.size == 0:
+            # Offsets jumped: an empty segment in between would only be in the way.
+            self.segments.pop()
+            self._bases.pop()
+            retention.discard(self, [old])
+        self.segments.append(new)
+        self._bases.append(base_offset)
+        self._active = new
+        self.directory_changed = True
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return new
+
+    def roll_if_old(self, now_ms: int) -> bool:
+        """Close a segment whose batches carry no timestamps once it has been open for segment.ms."""
+        segment = self._active
+        if segment.size and segment.begin_timestamp() < 0:
+            if now_ms - segment.created_ms > self._config.segment_ms - self._jitter_ms:
+                self.roll()
+                return True
+        return False
+
+    def _room_for(self, length: int, base: int, last: int, timestamp: int) -> Segment:
+        """The segment to append to, after closing the active one if it must be."""
+        if length > self._segment_bytes:
+            raise RecordListTooLarge(
+                f"a batch of {length} bytes does not fit a segment of {self._segment_bytes}"
+            )
+        segment = self._active
+        if segment.size == 0 and last <= segment.last_indexable_offset:
+            return segment
+        return self.roll(base)
+
+    def _set_roll_time(self, segment: Segment) -> None:
+        begin = segment.begin_timestamp()
+        wait = self._config.segment_ms - self._jitter_ms
+        segment.roll_after = begin + wait if begin >= 0 else _NEVER
+
+    # ------------------------------------------------------------------ reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool = True
+    ) -> Region | None:
+        """Whole batches from the one that holds `offset`, at most `max_bytes`, ending at or before `up_to`.
+
+        None when there is nothing below `up_to`.  With `at_least_one` a first batch larger than `max_bytes` is returned
+        alone.  The region stays readable although its segment is deleted meanwhile.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is outside of {self.log_start_offset} to {self.log_end_offset}"
+            )
+        if offset >= up_to:
+            return None
+        try:
+            return reading.read(self, offset, max_bytes, up_to, at_least_one)
+        except OSError as error:
+            raise self._storage_error("read", error) from error
+
+    def segment_number(self, offset: int) -> int:
+        """Index of the segment that holds `offset`; 0 for one before the first."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def aborted_transactions(self, first_offset: int, up_to: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions in [first_offset, up_to)."""
+        return reading.aborted_transactions(self, first_offset, up_to)
+
+    def find_timestamp(self, target_ms: int, *, up_to: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record that is not older, below `up_to`."""
+        return reading.find_timestamp(self, target_ms, up_to)
+
+    def max_timestamp(self, *, up_to: int | None = None) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the record with the largest timestamp."""
+        return reading.max_timestamp(self, self.log_end_offset if up_to is None else up_to)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and where it ended (OffsetForLeaderEpoch)."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # ------------------------------------------------------------------ flushing
+
+    def flush_due(self) -> bool:
+        """Whether flush.messages asks for a flush now."""
+        return self.log_end_offset - self.recovery_point >= self._flush_messages
+
+    def prepare_flush(self) -> Flush:
+        """A flush of everything written so far: `run` it in a thread, then call `done` on the loop."""
+        if self.failure is not None:
+            raise self.failure
+        self.hints[self.log_end_offset] = (self._active, self._active.size)
+        return Flush(self, self._producer_log)
+
+    def flush(self) -> None:
+        """Flush here and now; blocking."""
+        flush = self.prepare_flush()
+        try:
+            flush.run()
+        except OSError as error:
+            raise self.fail(error) from error
+        flush.done()
+
+    # ------------------------------------------------------------------ shrinking
+
+    def delete_records(self, up_to: int) -> int:
+        """Move the log's start to `up_to`, -1 for the high watermark; returns the new start (DeleteRecords)."""
+        if up_to == -1:
+            up_to = self._high_watermark
+        if up_to < 0 or up_to > self._high_watermark:
+            raise OffsetOutOfRange(
+                f"cannot delete up to {up_to}: the high watermark is {self._high_watermark}"
+            )
+        self._move_start(up_to)
+        return self.log_start_offset
+
+    def delete_old_segments(self, now_ms: int) -> list[tuple[int, str]]:
+        """Apply retention: (base offset, why) of the segments that were deleted."""
+        return retention.delete_old_segments(self, now_ms)
+
+    def files_to_remove(self, now_ms: int) -> list[str]:
+        """Files whose time has come; remove them in a thread."""
+        return retention.files_to_remove(self, now_ms)
+
+    def drop_first(self, segments: list[Segment]) -> None:
+        """Delete the oldest segments; the log begins behind them."""
+        retention.discard(self, segments)
+        del self.segments[: len(segments)]
+        del self._bases[: len(segments)]
+        self._move_start(self.segments[0].base_offset)
+        self._producer_log.drop_before(self.segments[0].base_offset)
+
+    def _move_start(self, offset: int) -> None:
+        if offset <= self.log_start_offset:
+            return
+        # Invariant: log_start <= high_watermark
+        assert offset <= self._high_watermark, (offset, self)
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every record from `offset` on: a follower does so when its leader never had them."""
+        if offset >= self.log_end_offset:
+            return
+        try:
+            if offset <= self.segments[0].base_offset:
+                self.truncate_fully_to(offset)
+                return
+            keep = self.segment_number(offset) + 1
+            retention.discard(self, self.segments[keep:], delay=False)
+            del self.segments[keep:], self._bases[keep:]
+            self._active = self.segments[-1]
+            self._active.truncate_to(offset)
+        except OSError as error:
+            raise self.fail(error) from error
+        self._ends_at(offset)
+        self._producer_log.drop_from(offset)
+        self._producer_log.restore(
+            self.segments, self.log_start_offset, offset, trust_missing=False
+        )
+        self.producers.committed(self._high_watermark)
+
+    def truncate_fully_to(self, offset: int) -> None:
+        """Drop everything and begin again at `offset`."""
+        retention.discard(self, self.segments, delay=False)
+        self.segments[:] = [create_segment(self._source, offset)]
+        self._bases = [offset]
+        self._active = self.segments[-1]
+        self._producer_log.clear(offset)
+        self.epochs.clear()
+        self.log_start_offset = offset
+        self._ends_at(offset)
+
+    def _ends_at(self, offset: int) -> None:
+        self._active.set_config(self._config)
+        self._active.synced = False
+        self.hints.clear()
+        self.truncations += 1
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._high_watermark = max(min(self._high_watermark, offset), self.log_start_offset)
+        self.epochs.truncate_from_end(offset)
+        self.directory_changed = True
+
+    def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> None:
+        """Put cleaned segments in the place of those they were made from, both by base offset.
+
+        The files `<base>.log.cleaned` and its indexes lie synced in the log's directory.  After a crash at any point either
+        the old segments or the new ones are there.
+        """
+        try:
+            segments = swapping.replace(self, self._source, new, old)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.segments[:] = segments
+        self._bases = [each.base_offset for each in segments]
+        self.hints.clear()
+        self.directory_changed = True
+
+    # ------------------------------------------------------------------ life
+
+    def expire_producers(self) -> list[int]:
+        """Forget the producers that have been silent for producer.id.expiration.ms; their ids."""
+        return self._producer_log.expire(self.clock.now_ms())
+
+    def close(self, *, clean: bool = True) -> None:
+        """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
+        if clean and self.failure is None:
+            if self.log_end_offset > self.log_start_offset or self._active.size:
+                self._active.seal()
+                self._producer_log.snapshot(self.log_end_offset, sync=True)
+            if self.recovery_point < self.log_end_offset or self._active.size:
+                self.flush()
+        for segment in self.segments:
+            segment.release()
+
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed."""
+        self._source = self._source.with_directory(directory)
+        self._producer_log.moved_to(directory)
+        self.epochs.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
+    def fail(self, error: OSError) -> KafkaStorageError:
+        """The disk cannot be trusted any more: offline from now on."""
+        if self.failure is None:
+            self.failure = KafkaStorageError(
+                f"the disk of {self.topic_partition} failed: {error.strerror or error}"
+            )
+            _logger.error("%s is offline: %s", self.directory, error)
+            if self.on_failure is not None:
+                self.on_failure(self, error)
+        return self.failure
+
+    def _write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
+        """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
+        if error.errno not in _DISK_IS_FULL:
+            return self.fail(error)
+        try:
+            segment.cut_tail()
+        except OSError as second:
+            return self.fail(second)
+        return self._storage_error("append to", error)
+
+    def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
+        if error.errno not in _DISK_IS_FULL:
+            return self.fail(error)
+        message = f"cannot {action} {self.topic_partition}: {error.strerror or error}"
+        _logger.error("%s", message)
+        return KafkaStorageError(message)
+
+
+def _repeat(batch: WrittenBatch, header: BatchHeader) -> Appended:
+    timestamp = batch.timestamp if header.is_log_append_time else NO_TIMESTAMP
+    return Appended(batch.base_offset, batch.last_offset, timestamp, True)

@@ -1,0 +1,199 @@
+"""The producers of a log together with their snapshots on disk, and their rebuilding from the log.
+
+A snapshot is written for the start of every segment and at a clean stop, so a restart reads one small file and scans
+only what came after it.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.clock import Clock
+from tidelog.records.batch import BatchHeader
+from tidelog.records.control import EndTransactionMarker, read_marker
+from tidelog.storage.files import Buffer, Files
+from tidelog.storage.producers import Producers, snapshot_before
+from tidelog.storage.scanning import Scanned, headers
+from tidelog.storage.segment import Segment, file_name
+from tidelog.storage.snapshots import CorruptSnapshot, decode_snapshot, encode_snapshot
+from tidelog.storage.txnindex import AbortedTransaction
+
+SNAPSHOT = ".snapshot"
+
+_logger = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where the log lives."""
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def directory(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def producer_expiration_ms(self) -> int: ...
+
+
+class ProducerLog:
+    """Producer state that can be saved and restored."""
+
+    __slots__ = (
+        "_clock",
+        "_directory",
+        "_expiration_ms",
+        "_files",
+        "_offsets",
+        "state",
+        "unsynced",
+    )
+
+    def __init__(self, place: Place, sizes: dict[str, int]) -> None:
+        self._files = place.files
+        self._directory = place.directory
+        self._clock = place.clock
+        self._expiration_ms = place.producer_expiration_ms
+        self.state = Producers()
+        names = (name for name in sizes if name.endswith(SNAPSHOT))
+        self._offsets = sorted(int(n[:20]) for n in names if n[:20].isdigit())
+        self.unsynced: list[str] = []
+        """Snapshots that the next flush of the log has to sync."""
+
+    # ------------------------------------------------------------------ appends
+
+    def written(
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        last_offset: int,
+        batch: Buffer,
+        segment: Segment,
+    ) -> None:
+        """A batch with a producer id was written."""
+        if not header.is_control:
+            self.state.update(header, base_offset, last_offset)
+            return
+        marker = maybe_marker(batch, header)
+        if marker is None:
+            return
+        completed = self.state.end_transaction(
+            header,
+            base_offset,
+            coordinator_epoch=marker.coordinator_epoch,
+            aborted=not marker.commit,
+        )
+        if completed is not None and completed.aborted:
+            segment.txn_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    completed.last_stable_offset,
+                )
+            )
+
+    def replay(self, batch: Scanned, segment: Segment) -> None:
+        """The same, for a batch found in the log."""
+        if batch.header is not None:
+            self.written(batch.header, batch.base_offset, batch.last_offset, batch.data, segment)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self, offset: int, *, sync: bool) -> None:
+        """Save the state as that of the log below `offset`, unless there is such a snapshot."""
+        if offset in self._offsets or offset == 0:
+            return
+        path = self._path(offset)
+        self._files.replace(path, encode_snapshot(self.state.to_snapshot()), sync=sync)
+        self._offsets = sorted([*self._offsets, offset])
+        if not sync:
+            self.unsynced.append(path)
+
+    def restore(
+        self, segments: Sequence[Segment], log_start: int, end: int, *, trust_missing: bool
+    ) -> None:
+        """Set the state to that of the log below `end`: the newest usable snapshot, and the log behind it.
+
+        With `trust_missing`, no snapshot at all means that there are no producers, as after a clean stop.
+        """
+        start = self._load_newest(end)
+        if start is None:
+            self.state.clear(log_start)
+            if trust_missing:
+                self.state.end_offset = end
+                return
+            start = log_start
+        for number, segment in enumerate(segments):
+            behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
+            if behind <= start or segment.base_offset >= end:
+                continue
+            for batch in headers(segment, max(start, segment.base_offset), end):
+                if batch.header is not None:
+                    self._learn(batch, batch.header)
+            segment.release()
+        self.state.end_offset = end
+
+    def drop_strays(self, bases: Sequence[int], end: int) -> None:
+        """Remove the snapshots that no segment begins with, except one at the log's end."""
+        for offset in [each for each in self._offsets if each != end and each not in bases]:
+            self._remove(offset)
+
+    def drop_from(self, offset: int) -> None:
+        """The log was truncated: remove the snapshots above `offset`."""
+        for each in [each for each in self._offsets if each > offset]:
+            self._remove(each)
+
+    def drop_before(self, offset: int) -> None:
+        """The log begins at `offset` now: older snapshots are of no use."""
+        for each in [each for each in self._offsets if each < offset]:
+            self._remove(each)
+
+    def expire(self, now_ms: int) -> list[int]:
+        return self.state.expire(now_ms, self._expiration_ms)
+
+    def clear(self, offset: int) -> None:
+        self.state.clear(offset)
+        for each in list(self._offsets):
+            self._remove(each)
+
+    def moved_to(self, directory: str) -> None:
+        self._directory = directory
+
+    def _learn(self, batch: Scanned, header: BatchHeader) -> None:
+        """Like `replay`, where the transaction index is known to be right already."""
+        if not header.is_control:
+            self.state.update(header, batch.base_offset, batch.last_offset)
+        elif (marker := maybe_marker(batch.data, header)) is not None:
+            self.state.end_transaction(
+                header,
+                batch.base_offset,
+                coordinator_epoch=marker.coordinator_epoch,
+                aborted=not marker.commit,
+            )
+
+    def _load_newest(self, end: int) -> int | None:
+        while (offset := snapshot_before(self._offsets, end)) is not None:
+            try:
+                entries = decode_snapshot(self._files.read(self._path(offset)))
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                _logger.warning("%s is not usable and dropped: %s", self._path(offset), error)
+                self._remove(offset)
+                continue
+            now, expiration = self._clock.now_ms(), self._expiration_ms
+            self.state.load(entries, offset, now_ms=now, expiration_ms=expiration)
+            return offset
+        return None
+
+    def _remove(self, offset: int) -> None:
+        self._offsets.remove(offset)
+        self._files.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._directory, file_name(offset, SNAPSHOT))
+
+
+def maybe_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction marker of a control batch; None if compaction has emptied it or it is another control."""
+    return read_marker(batch) if header.count else None

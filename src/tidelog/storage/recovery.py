@@ -1,0 +1,306 @@
+"""Bringing a log back from its directory, after a clean stop, a kill or a power cut.
+
+In order: finish or undo what a crash interrupted (`.swap`, `.cleaned`, `.deleted`), find the segments, scan those past
+the recovery point and cut the first torn or corrupt batch with all that follows, bring back leader epochs and producers.
+After a clean stop nothing is scanned: the recovery point is the log's end.
+"""
+
+import logging
+import os
+from dataclasses import dataclass, replace
+
+from tidelog.clock import Clock
+from tidelog.storage.checkpoints import MalformedCheckpoint
+from tidelog.storage.config import LogConfig
+from tidelog.storage.epochs import LeaderEpochs
+from tidelog.storage.files import Files
+from tidelog.storage.open_segments import OpenSegments
+from tidelog.storage.producer_log import ProducerLog
+from tidelog.storage.scanning import Tail, scan
+from tidelog.storage.segment import (
+    CLEANED,
+    DELETED,
+    LOG,
+    SUFFIXES,
+    SWAP,
+    Segment,
+    file_name,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Loaded:
+    """A log as recovery found it."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochs
+    producers: ProducerLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where and how a log is loaded."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    clock: Clock
+    open_segments: OpenSegments
+    producer_expiration_ms: int
+
+    def with_config(self, config: LogConfig) -> "Source":
+        return replace(self, config=config)
+
+    def with_directory(self, directory: str) -> "Source":
+        return replace(self, directory=directory)
+
+    def segment(self, base_offset: int, sizes: dict[str, int] | None = None) -> Segment:
+        return Segment(
+            self.files,
+            self.directory,
+            base_offset,
+            config=self.config,
+            open_segments=self.open_segments,
+            created_ms=self.clock.now_ms(),
+            sizes=sizes,
+        )
+
+
+def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: bool) -> Loaded:
+    """Load the log of a directory; `OSError` if the disk refuses."""
+    sizes = source.files.sizes(source.directory)
+    if any(name.endswith((DELETED, CLEANED, SWAP)) for name in sizes):
+        sizes = finish_interrupted(source.files, source.directory, sizes)
+    bases = sorted(int(name[: -len(LOG)]) for name in sizes if _is_log(name))
+    segments = [source.segment(base, sizes) for base in bases]
+    epochs, epochs_lost = _load_epochs(source)
+    producers = ProducerLog(source, sizes)
+    if clean and segments and _plausible_end(segments[-1], recovery_point):
+        log_end = recovery_point
+        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
+    elif clean and segments and not epochs_lost:
+        log_end = segments[-1].next_offset()
+        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
+    else:
+        log_end = _recover(segments, source, recovery_point, log_start_offset, epochs, producers)
+        if epochs_lost:
+            _rebuild_epochs(segments, epochs)
+    if segments and log_end < log_start_offset:
+        _logger.warning(
+            "%s ends at offset %d, before its start %d: it is emptied",
+            source.directory, log_end, log_start_offset,
+        )  # fmt: skip
+        for segment in segments:
+            for path in segment.paths():
+                source.files.remove(path)
+        segments.clear()
+        epochs.clear()
+        producers.clear(log_start_offset)
+    if not segments:
+        segments.append(create_segment(source, log_start_offset))
+        log_end = log_start_offset
+        producers.state.end_offset = log_end
+    log_start = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(log_end)
+    epochs.truncate_from_start(log_start)
+    producers.drop_strays([each.base_offset for each in segments], log_end)
+    return Loaded(
+        segments=segments,
+        log_start_offset=log_start,
+        log_end_offset=log_end,
+        recovery_point=log_end if clean else min(recovery_point, log_end),
+        epochs=epochs,
+        producers=producers,
+    )
+
+
+def create_segment(source: Source, base_offset: int) -> Segment:
+    """A new, empty segment with its file."""
+    segment = source.segment(base_offset)
+    source.files.open(segment.path, create=True).close()
+    return segment
+
+
+def finish_interrupted(files: Files, directory: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Complete or undo the swap of cleaned segments that a crash interrupted; the files that remain.
+
+    As Kafka's LogLoader: `.deleted` and `.cleaned` files go; a `.swap` replaces the segments that it was made of, unless
+    a `.cleaned` beside it shows that not all of its set had been renamed.
+    """
+    cleaned = [_offset_of(name) for name in sizes if name.endswith(CLEANED)]
+    limit = min(cleaned, default=1 << 63)
+    doomed = [name for name in sizes if name.endswith((DELETED, CLEANED))]
+    doomed += [n for n in sizes if n.endswith(SWAP) and _offset_of(n) >= limit]
+    for name in doomed:
+        files.remove(os.path.join(directory, name))
+    swaps = [name for name in sizes if name.endswith(SWAP) and name not in doomed]
+    ranges = [_swap_range(files, directory, name) for name in swaps if name.endswith(LOG + SWAP)]
+    if ranges:
+        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        for name in sizes:
+            if name.endswith(SUFFIXES) and low <= _offset_of(name) < high:
+                files.remove(os.path.join(directory, name))
+    for name in sorted(swaps, key=_offset_of, reverse=True):
+        target = os.path.join(directory, name[: -len(SWAP)])
+        files.rename(os.path.join(directory, name), target)
+    files.sync_directory(directory)
+    return files.sizes(directory)
+
+
+def rebuild_indexes(segment: Segment, why: str) -> None:
+    """Write the indexes of a segment anew from its batches."""
+    _logger.warning("%s: rebuilding the indexes (%s)", segment.path, why)
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    builder = _IndexBuilder(segment)
+    for batch in scan(segment, Tail()):
+        builder.add(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+    builder.finish()
+
+
+class _IndexBuilder:
+    """Index entries as appending batch by batch would have made them."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._first_timestamp = -1
+        self._maximum = (-1, segment.base_offset)
+        self._next_entry = 0
+
+    def add(self, position: int, size: int, last_offset: int, timestamp: int) -> None:
+        if position == 0:
+            self._first_timestamp = timestamp
+        if timestamp > self._maximum[0]:
+            self._maximum = (timestamp, last_offset)
+        if position > self._next_entry + self._segment.index_interval_bytes:
+            self._segment.set_times(self._first_timestamp, *self._maximum)
+            self._segment.add_index_entry(last_offset, position)
+            self._next_entry = position
+
+    def finish(self) -> None:
+        self._segment.set_times(self._first_timestamp, *self._maximum)
+        self._segment.seal()
+
+
+def _recover(
+    segments: list[Segment],
+    source: Source,
+    recovery_point: int,
+    log_start_offset: int,
+    epochs: LeaderEpochs,
+    producers: ProducerLog,
+) -> int:
+    """Scan the segments that may hold unsynced data; returns the end of the log."""
+    first = len(segments)
+    while first and (first == len(segments) or segments[first].base_offset > recovery_point):
+        first -= 1
+    if not segments:
+        return log_start_offset
+    start = segments[first].base_offset
+    producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
+    end = start
+    for number, segment in enumerate(segments[first:], first):
+        end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
+        if number + 1 < len(segments):
+            producers.snapshot(end, sync=False)
+        if reason and number + 1 < len(segments):
+            _drop_behind(segments, number, source, reason)
+            break
+    return end
+
+
+def _recover_segment(
+    segment: Segment, expected: int, epochs: LeaderEpochs, producers: ProducerLog
+) -> tuple[int, str]:
+    """Rebuild what belongs to the segment and cut its bad end: (end offset, what was wrong)."""
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.txn_index.reset()
+    segment.set_times(-1, -1, segment.base_offset)
+    builder, tail, end = _IndexBuilder(segment), Tail(), expected
+    for batch in scan(segment, tail):
+        if batch.base_offset < end or batch.last_offset > segment.last_indexable_offset:
+            tail.position, tail.reason = batch.position, f"corrupt: offset {batch.base_offset}"
+            break
+        builder.add(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+        if batch.leader_epoch >= 0:
+            epochs.assign(batch.leader_epoch, batch.base_offset, save=False)
+        producers.replay(batch, segment)
+        end = batch.last_offset + 1
+    dropped = segment.size - tail.position
+    if dropped:
+        _logger.warning(
+            "%s: cut at offset %d (position %d), %d bytes dropped: %s",
+            segment.path, end, tail.position, dropped, tail.reason,
+        )  # fmt: skip
+        segment.file().truncate(tail.position)
+        segment.size = tail.position
+    builder.finish()
+    segment.release()
+    producers.state.end_offset = end
+    return end, tail.reason
+
+
+def _drop_behind(segments: list[Segment], number: int, source: Source, reason: str) -> None:
+    """A corrupt batch ends the log: what comes behind it cannot be trusted to follow."""
+    lost = segments[number + 1 :]
+    _logger.warning(
+        "%s: dropped with the %d segments behind it, %d bytes, from offset %d: %s before them",
+        segments[number + 1].path, len(lost) - 1, sum(each.size for each in lost),
+        segments[number + 1].base_offset, reason,
+    )  # fmt: skip
+    for segment in lost:
+        segment.release()
+        for path in segment.paths():
+            source.files.remove(path)
+    del segments[number + 1 :]
+
+
+def _load_epochs(source: Source) -> tuple[LeaderEpochs, bool]:
+    epochs = LeaderEpochs(source.files, source.directory)
+    try:
+        epochs.load()
+    except MalformedCheckpoint as error:
+        _logger.warning("%s; the leader epochs are read from the log instead", error)
+        return epochs, True
+    return epochs, False
+
+
+def _rebuild_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
+    epochs.clear()
+    for segment in segments:
+        for batch in scan(segment, Tail()):
+            if batch.leader_epoch >= 0:
+                epochs.assign(batch.leader_epoch, batch.base_offset, save=False)
+        segment.release()
+    epochs.save()
+
+
+def _plausible_end(last: Segment, recovery_point: int) -> bool:
+    """Whether the checkpoint of a clean stop can be the end of the log."""
+    if last.size == 0:
+        return recovery_point == last.base_offset
+    return recovery_point > last.base_offset
+
+
+def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
+    """Base offset of a swapped-in segment, and the offset after its last batch."""
+    from tidelog.kernel import scan_batches
+
+    base = _offset_of(name)
+    places, _, _ = scan_batches(data := files.read(os.path.join(directory, name)), 0, len(data))
+    return base, places[-1][3] + 1 if places else base + 1
+
+
+def _is_log(name: str) -> bool:
+    return len(name) == len(file_name(0)) and name.endswith(LOG) and name[: -len(LOG)].isdigit()
+
+
+def _offset_of(name: str) -> int:
+    digits = name.split(".", 1)[0]
+    return int(digits) if digits.isdigit() else -1

@@ -1,0 +1,99 @@
+"""Reading a segment from one end to the other, in chunks: for recovery, index rebuilds and producer state.
+
+`scan` checks the CRC of every batch; `headers` trusts the file and reads only where producers have written.
+Memory is bounded by a chunk, or by the one batch that is larger than a chunk.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.kernel import scan_batches
+from tidelog.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
+from tidelog.storage.segment import Segment
+
+CHUNK_BYTES = 1 << 20
+
+_LENGTH = struct.Struct(">i")
+# | leader epoch | magic, crc | attributes | deltas and timestamps | producer id |
+_WRITER = struct.Struct(">i5xh20xq")
+_WRITER_AT = 12
+
+
+class Scanned(NamedTuple):
+    """A batch that passed its checks."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+    header: BatchHeader | None
+    """Only for batches with a producer id."""
+    data: memoryview
+    """The batch itself, valid until the next step."""
+
+
+class Tail:
+    """Where a scan stopped, and why; filled in when the scan is over."""
+
+    __slots__ = ("position", "reason")
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.reason = ""
+
+
+def scan(segment: Segment, tail: Tail, *, position: int = 0) -> Iterator[Scanned]:
+    """Every good batch from `position` to the first that is torn or corrupt, which `tail` tells of."""
+    file = segment.file()
+    chunk_bytes = CHUNK_BYTES
+    tail.position = position
+    while position < segment.size:
+        chunk = file.pread(min(chunk_bytes, segment.size - position), position)
+        view = memoryview(chunk)
+        places, stop, reason = scan_batches(chunk, 0, len(chunk))
+        for at, size, base, last, timestamp in places:
+            leader_epoch, _, producer_id = _WRITER.unpack_from(chunk, at + _WRITER_AT)
+            header = parse_header(chunk, at) if producer_id >= 0 else None
+            yield Scanned(
+                position + at,
+                size,
+                base,
+                last,
+                timestamp,
+                leader_epoch,
+                header,
+                view[at : at + size],
+            )
+        position += stop
+        tail.position = position
+        at_end = position - stop + len(chunk) >= segment.size
+        if reason and (at_end or reason != "torn"):
+            tail.reason = reason
+            return
+        if stop == 0:
+            # One batch is larger than the chunk: take all of it, if the file can hold it.
+            claimed = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, 8)[0] if len(chunk) >= 12 else 0
+            if claimed > segment.size - position:
+                tail.reason = "torn"
+                return
+            chunk_bytes = max(claimed, 2 * chunk_bytes)
+        else:
+            chunk_bytes = CHUNK_BYTES
+
+
+def headers(segment: Segment, from_offset: int, to_offset: int) -> Iterator[Scanned]:
+    """The batches with a producer in [from_offset, to_offset), unchecked."""
+    file = segment.file()
+    step = segment.find(from_offset)
+    while step is not None and step.base_offset < to_offset:
+        head = file.pread(61, step.position)
+        leader_epoch, attributes, producer_id = _WRITER.unpack_from(head, _WRITER_AT)
+        if producer_id >= 0:
+            # Only a marker's content is of interest, and markers are small.
+            control = attributes & 0x20
+            data = file.pread(step.size, step.position) if control else head
+            yield Scanned(*step, leader_epoch, parse_header(head, 0), memoryview(data))
+        step = segment.step_at(step.position + step.size)
