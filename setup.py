@@ -24,7 +24,7 @@ def extensions() -> list[Extension]:
             [str(KERNEL / f"{name}.py")],
             include_dirs=[str(KERNEL)],
             depends=[str(KERNEL / "primitives.h"), str(KERNEL / "primitives.pxd")],
-            extra_compile_args=["-O3"],
+            extra_compile_args=["-O3", "-g0"],
             optional=True,
         )
         for name in names

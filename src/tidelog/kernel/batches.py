@@ -22,6 +22,9 @@ BatchPlace = tuple[int, int, int, int, int]
 _LEAST_RECORD_BYTES = 7
 """The smallest record: length, attributes, two deltas, null key, null value, no headers."""
 
+_HIGHEST_OFFSET = 1 << 62
+"""No log gets that far; it keeps sums of offsets and deltas within 64 bits."""
+
 
 def check_batch(buf: Buffer, pos: int, end: int) -> BatchFields:
     """The header of the batch at `pos`, once its length, magic, CRC and counts are found right.
@@ -115,7 +118,7 @@ def scan_batches(buf: Buffer, pos: int, end: int) -> tuple[list[BatchPlace], int
             return places, pos, "corrupt: the CRC does not match"
         base_offset = primitives.i64(data, pos)
         last_offset_delta = primitives.i32(data, pos + 23)
-        if base_offset < 0 or last_offset_delta < 0:
+        if base_offset < 0 or base_offset > _HIGHEST_OFFSET or last_offset_delta < 0:
             return places, pos, f"corrupt: offsets {base_offset} + {last_offset_delta}"
         max_timestamp = primitives.i64(data, pos + 35)
         places.append(

@@ -109,3 +109,7 @@ def checksum(data: Data, pos: int, end: int, value: int) -> int:
 
     found: int = crc32c(memoryview(data)[pos:end], value)
     return found
+
+
+portable_checksum = checksum
+"""In C, the variant that needs no special instruction."""
