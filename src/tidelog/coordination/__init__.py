@@ -1,0 +1,1 @@
+"""Coordinators: consumer groups now, transactions later; their state lives in compacted internal topics."""

@@ -1,0 +1,80 @@
+"""A coordinator's journal over a partition of its internal topic."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Generic, TypeVar
+
+from tidelog.clock import Clock
+from tidelog.cluster.partition import Partition
+from tidelog.coordination.runtime import Marker
+from tidelog.errors import ProtocolError
+from tidelog.records.batch import BatchHeader, iterate_batches, parse_header, read_records
+from tidelog.records.builder import build_batch
+from tidelog.records.control import parse_marker
+
+R = TypeVar("R")
+
+
+class PartitionJournal(Generic[R]):
+    """Appends records as batches to a partition, and reads them all back."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        clock: Clock,
+        encode: Callable[[R], tuple[bytes, bytes | None]],
+        decode: Callable[[bytes, bytes | None, int], R | None],
+        load_bytes: int,
+    ) -> None:
+        self._partition = partition
+        self._clock = clock
+        self._encode = encode
+        self._decode = decode
+        self._load_bytes = load_bytes
+
+    def append(self, records: Sequence[R]) -> int:
+        """Append `records` as one batch; returns the offset of the last."""
+        now_ms = self._clock.now_ms()
+        batch = build_batch([(now_ms, *self._encode(each), ()) for each in records])
+        header = parse_header(batch, 0)
+        return self._partition.append(batch, header, coordinator=True).last_offset
+
+    def committed(self, offset: int) -> "asyncio.Future[None] | None":
+        """See `Journal.committed`."""
+        return None if offset < 0 else self._partition.committed(offset)
+
+    async def scan(self) -> AsyncIterator[list[R | Marker]]:
+        """Everything from the log's start to its end, a read at a time."""
+        log = self._partition.log
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end:
+            region = log.read(offset, self._load_bytes, up_to=end)
+            if region is None:
+                return
+            data = region.read()
+            chunk: list[R | Marker] = []
+            before = offset
+            for pos, header in iterate_batches(data):
+                chunk += self._records_of(data, pos, header)
+                offset = header.last_offset + 1
+            if offset == before:
+                return
+            yield chunk
+
+    def _records_of(self, data: bytes, pos: int, header: BatchHeader) -> list[R | Marker]:
+        if header.count == 0:
+            return []
+        rows = read_records(data, pos)
+        if header.is_control:
+            marker = parse_marker(rows[0].key, rows[0].value)
+            return [] if marker is None else [Marker(header.producer_id, marker.commit)]
+        producer_id = header.producer_id if header.is_transactional else -1
+        found: list[R | Marker] = []
+        for row in rows:
+            if row.key is None:
+                raise ProtocolError(f"the record at offset {row.offset} has no key")
+            made = self._decode(row.key, row.value, producer_id)
+            if made is not None:
+                found.append(made)
+        return found
