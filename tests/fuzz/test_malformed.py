@@ -128,7 +128,7 @@ def test_an_unknown_api_or_version(wire: Wire, key: int, version: int) -> None:
 
 
 def test_an_unknown_version_of_api_versions(wire: Wire) -> None:
-    wire.send(framed(struct.pack(">hhih", 18, 99, 42, -1) + b"\xff" * 20))
+    wire.send(framed(struct.pack(">hhihB", 18, 99, 42, -1, 0) + b"\xff" * 20))
     answer = wire.receive()
     correlation_id, error, count = struct.unpack_from(">ihi", answer)
     assert (correlation_id, error) == (42, UNSUPPORTED_VERSION)
