@@ -1,0 +1,77 @@
+"""Where a broker listens, and what it tells clients about how to reach it.
+
+Without `advertised.listeners` a client is told the address that it dialled: whatever worked for the first
+connection works for the next one, through port forwards and from inside containers.  With it, the broker obeys.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog.cluster.image import Broker
+from tidelog.errors import SettingsError
+from tidelog.network.peer import Address, Peer
+
+SUPPORTED = ("PLAINTEXT",)
+
+
+class Listener(NamedTuple):
+    name: str
+    host: str
+    """Empty, 0.0.0.0 or :: for all interfaces."""
+    port: int
+    """0 lets the system choose."""
+
+
+Endpoint = tuple[str, str, int]
+"""Listener name, host and port, as a broker registers; an empty host means "as dialled"."""
+
+
+def endpoints(bound: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
+    """What a broker registers for the listeners it has opened."""
+    told = {each.name: each for each in advertised}
+    return tuple(
+        (each.name, told[each.name].host, told[each.name].port or each.port)
+        if each.name in told
+        else (each.name, "", each.port)
+        for each in bound
+    )
+
+
+def address_of(broker: Broker, peer: Peer) -> Address:
+    """How `peer` reaches `broker`, by the listener that the peer itself came in by."""
+    found = {name: (host, port) for name, host, port in broker.endpoints}
+    host, port = found.get(peer.listener) or next(iter(found.values()), ("", peer.local.port))
+    return Address(host or peer.local.host, port)
+
+
+def parse_listeners(setting: str, items: Sequence[str]) -> list[Listener]:
+    """Listeners out of `PLAINTEXT://host:port` or `host:port`; `SettingsError` names the bad one."""
+    return [_parse(setting, each) for each in items]
+
+
+def check_protocols(
+    listeners: Sequence[Listener], protocol_map: Sequence[str], controllers: Sequence[str]
+) -> list[Listener]:
+    """The listeners that serve clients; those of Kafka's own controllers are left out."""
+    protocols = dict(each.upper().split(":", 1) for each in protocol_map if ":" in each)
+    serving = [each for each in listeners if each.name not in controllers]
+    for each in serving:
+        protocol = protocols.get(each.name, each.name)
+        if protocol not in SUPPORTED:
+            raise SettingsError(
+                f"listeners: {each.name} asks for {protocol}, but tidelog serves {', '.join(SUPPORTED)} only"
+            )
+    if not serving:
+        raise SettingsError(
+            "listeners names no listener for clients; give one as PLAINTEXT://host:port"
+        )
+    return serving
+
+
+def _parse(setting: str, text: str) -> Listener:
+    name, separator, rest = text.rpartition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        example = "PLAINTEXT://host:9092"
+        raise SettingsError(f"{setting}={text!r} must be an address such as {example}")
+    return Listener(name.upper() if separator else "PLAINTEXT", host.strip("[]"), int(port))

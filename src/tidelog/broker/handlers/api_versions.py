@@ -1,0 +1,40 @@
+"""ApiVersions (18): what this broker speaks.
+
+Versions: 3 is flexible and names the client's software (KIP-511); 4 tells of features whose lowest version is 0.
+A version from the future is answered by the dispatcher, in version 0.  Absent: features; with none finalized, clients
+keep to the first transaction protocol.
+"""
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.errors import InvalidRequest
+from tidelog.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+
+@handles(ApiVersionsRequest, "0-4", before_login=True)
+def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
+    if ctx.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_is_word(name) and _is_word(version)):
+            raise InvalidRequest("the client's software name and version must be plain words")
+        ctx.peer.software = (name, version)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(
+                api_key=handler.api_key,
+                min_version=handler.advertised.first,
+                max_version=handler.advertised.last,
+            )
+            for handler in ctx.broker.handlers
+        ]
+    )
+
+
+def _is_word(text: str) -> bool:
+    """As KIP-511 asks: letters, digits, '-' and '.', beginning and ending with a letter or digit."""
+    plain = text.replace("-", "").replace(".", "")
+    return plain.isascii() and plain.isalnum() and text[0].isalnum() and text[-1].isalnum()

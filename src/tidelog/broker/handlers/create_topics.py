@@ -1,0 +1,89 @@
+"""CreateTopics (19): make topics, or check whether they could be made.
+
+Versions: 4 takes -1 for the defaults; 5 answers with the counts and settings of what was made (KIP-525); 7 with its
+id.  When the answer is sent the leaders are in place.  Absent: create.topic.policy.class.name.
+"""
+
+from collections import Counter
+
+from tidelog.broker.configs import describe_topic
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.cluster.topics import Created, NewTopic
+from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, InvalidRequest, KafkaError
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+@handles(CreateTopicsRequest, "2-7")
+async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    outcomes: dict[str, Created | KafkaError] = {}
+    wanted: dict[str, NewTopic] = {}
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise InvalidRequest(f"topic {topic.name!r} appears twice in the request")
+            wanted[topic.name] = _wanted(topic)
+        except KafkaError as error:
+            outcomes[topic.name] = error
+    made = await ctx.broker.controller.create_topics(
+        list(wanted.values()), validate_only=request.validate_only
+    )
+    outcomes |= zip(wanted, made, strict=True)
+    return CreateTopicsResponse(
+        topics=[_result(name, outcomes[name], wanted, ctx) for name in times]
+    )
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    assignments = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
+    if len(assignments) != len(topic.assignments):
+        raise InvalidReplicaAssignment("a partition appears twice in the assignment")
+    configs: dict[str, str] = {}
+    for each in topic.configs:
+        if each.value is None:
+            raise InvalidConfig(f"{each.name} needs a value")
+        configs[each.name] = each.value
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs=configs,
+    )
+
+
+def _result(
+    name: str, outcome: Created | KafkaError, wanted: dict[str, NewTopic], ctx: Context
+) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return CreatableTopicResult(
+            name=name, error_code=outcome.code, error_message=outcome.message
+        )
+    broker = ctx.broker
+    described = describe_topic(
+        broker.image(), broker.settings, broker.broker_id, wanted[name].configs
+    )
+    return CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        error_message=None,
+        num_partitions=outcome.partitions,
+        replication_factor=outcome.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=each.name,
+                value=each.value,
+                read_only=each.read_only,
+                config_source=each.source,
+                is_sensitive=each.is_sensitive,
+            )
+            for each in described
+        ],
+    )

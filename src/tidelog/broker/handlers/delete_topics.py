@@ -1,0 +1,62 @@
+"""DeleteTopics (20): remove topics, by name or (version 6) by id.
+
+Versions: 5 says why in words; 6 takes ids.  A topic made again under the name has a new id and is empty.  The internal
+topics are refused, because groups live in them.  Absent: nothing.
+"""
+
+from collections import Counter
+from uuid import UUID
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.errors import InvalidRequest, InvalidTopicException, KafkaError, TopicDeletionDisabled
+from tidelog.names import INTERNAL_TOPICS
+from tidelog.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.protocol.schema import ZERO_UUID
+
+
+@handles(DeleteTopicsRequest, "1-6")
+async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    times = Counter((each.name, each.topic_id) for each in asked)
+    wanted: list[str | UUID] = []
+    results: list[DeletableTopicResult] = []
+    deleted: list[DeletableTopicResult] = []
+    for name, topic_id in times:
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        results.append(result)
+        try:
+            wanted.append(_checked(name, topic_id, times[name, topic_id], ctx))
+            deleted.append(result)
+        except KafkaError as error:
+            _tell(result, error)
+    outcomes = await ctx.broker.controller.delete_topics(wanted) if wanted else []
+    for result, outcome in zip(deleted, outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            _tell(result, outcome)
+        else:
+            result.name, result.topic_id = outcome.name, outcome.id
+    return DeleteTopicsResponse(responses=results)
+
+
+def _checked(name: str | None, topic_id: UUID, times: int, ctx: Context) -> str | UUID:
+    if not ctx.broker.settings.broker.delete_topic:
+        # Clients before version 3 do not know the error.
+        raise TopicDeletionDisabled if ctx.api_version >= 3 else InvalidRequest
+    if (name is None) == (topic_id == ZERO_UUID):
+        raise InvalidRequest("give either the name or the id of a topic")
+    if times > 1:
+        raise InvalidRequest("a topic appears twice in the request")
+    known = name if name is not None else ctx.broker.image().topic_names.get(topic_id)
+    if known in INTERNAL_TOPICS:
+        raise InvalidTopicException(f"{known} is an internal topic and cannot be deleted")
+    return topic_id if name is None else name
+
+
+def _tell(result: DeletableTopicResult, error: KafkaError) -> None:
+    result.error_code, result.error_message = error.code, error.message

@@ -1,0 +1,313 @@
+"""Produce (0): append a batch to each of some partitions.
+
+Versions: 5 answers with the log start offset; 7 allows zstd; 8 names refused records (KIP-467); 9 is flexible; 10 tells
+of a new leader (KIP-951).  0-2 are advertised and refused: old librdkafka looks for them before it compresses.
+
+Requests are pipelined: while one waits for its flush, later ones of the same connection are appended.  The usual
+request (flexible, one partition, no error) is answered from a template, everything else through the codec.
+Absent: 12 and the check with the transaction coordinator that a transaction is open (KIP-890).
+"""
+
+import asyncio
+import logging
+from functools import lru_cache
+from struct import Struct as Packer
+
+from tidelog.broker.context import Services
+from tidelog.broker.dispatch import handles_frame
+from tidelog.broker.leader_hints import current_leader, node_endpoints
+from tidelog.cluster.partition import Partition
+from tidelog.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    KafkaError,
+    ProtocolError,
+    RequestTimedOut,
+    UnknownServerError,
+)
+from tidelog.kernel import decode_produce, write_uvarint
+from tidelog.names import INTERNAL_TOPICS
+from tidelog.network.answer import Answer, Deferred
+from tidelog.network.peer import Peer
+from tidelog.protocol.codec import decode
+from tidelog.protocol.frame import encode_response
+from tidelog.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tidelog.records.validate import RefusedRecords, RefusedTimestamps, validate_produced
+from tidelog.storage.log import Appended
+
+_FIRST_FLEXIBLE = 9
+_ACKS = (0, 1, -1)
+
+_log = logging.getLogger(__name__)
+
+# One partition, no error, from version 9 on:
+#   length | correlation id | tags | 1 topic | its name | 1 partition |
+#   index | error | base offset | append time | log start | no record errors | no message | tags | tags | throttle | tags
+_HEAD = Packer(">ii")
+_TAIL = Packer(">ihqqqBBBBiB")
+_HEAD_REST_BYTES = _HEAD.size - 4 + _TAIL.size
+
+Written = tuple[Partition, Appended]
+Outcome = Written | KafkaError
+Topics = list[tuple[str, list[tuple[int, memoryview | None]]]]
+
+
+@handles_frame(ProduceRequest, "3-11", advertised="0-11")
+def produce(
+    services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
+) -> Answer:
+    if version < _FIRST_FLEXIBLE:
+        return _produce_many(services, version, correlation_id, *_decode_old(frame, pos, version))
+    _, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    if acks in _ACKS and len(places) == 1:
+        name, partitions = places[0]
+        if len(partitions) == 1:
+            index, start, end = partitions[0]
+            records = frame[start:end] if start >= 0 else None
+            outcome = _append(services, name, index, records, version, acks)
+            if acks and outcome.__class__ is tuple:
+                partition, appended = outcome  # type: ignore[misc]
+                waiting = _waiting_for(partition, appended, acks)
+                if waiting is None:
+                    return _usual(name, index, partition, appended, correlation_id)
+            outcomes = [(name, [(index, outcome)])]
+            return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+    topics: Topics = [
+        (name, [(each[0], frame[each[1] : each[2]] if each[1] >= 0 else None) for each in parts])
+        for name, parts in places
+    ]
+    return _produce_many(services, version, correlation_id, acks, timeout_ms, topics)
+
+
+def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[int, int, Topics]:
+    request, _ = decode(ProduceRequest, frame, pos, version)
+    topics: Topics = [
+        (
+            topic.name,
+            [
+                (each.index, None if each.records is None else memoryview(each.records))
+                for each in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    return request.acks, request.timeout_ms, topics
+
+
+def _usual(
+    name: str, index: int, partition: Partition, appended: Appended, correlation_id: int
+) -> bytes:
+    prefix = _prefix(name)
+    return (
+        _HEAD.pack(_HEAD_REST_BYTES + len(prefix), correlation_id)
+        + prefix
+        + _TAIL.pack(
+            index,
+            0,
+            appended.base_offset,
+            appended.log_append_time_ms,
+            partition.log.log_start_offset,
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _prefix(name: str) -> bytes:
+    raw = name.encode()
+    out = bytearray(b"\x00\x02")
+    write_uvarint(out, len(raw) + 1)
+    return bytes(out + raw + b"\x02")
+
+
+# ---------------------------------------------------------------------- appending
+
+
+def _append(
+    services: Services,
+    name: str,
+    index: int,
+    records: memoryview | None,
+    version: int,
+    acks: int,
+) -> Outcome:
+    """Append to one partition; what went wrong is returned, since the others go on."""
+    try:
+        partition = services.partitions.get(name, index)
+        if name in INTERNAL_TOPICS:
+            raise InvalidTopicException(f"{name} is written by the broker alone")
+        if records is None:
+            raise InvalidRecord("there is no batch")
+        header, made_anew = validate_produced(
+            records,
+            0,
+            len(records),
+            api_version=version,
+            rules=partition.rules,
+            now_ms=services.clock.now_ms(),
+        )
+        batch = records if made_anew is None else made_anew
+        return partition, partition.append(batch, header, acks=acks)
+    except KafkaError as error:
+        return error
+    except ProtocolError as error:
+        return InvalidRecord(str(error))
+    except Exception as error:  # noqa: BLE001  (the root of one append)
+        _log.error("the append to %s-%d failed", name, index, exc_info=error)
+        return UnknownServerError()
+
+
+def _produce_many(
+    services: Services,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    timeout_ms: int,
+    topics: Topics,
+) -> Answer:
+    if acks in _ACKS:
+        outcomes = [
+            (
+                name,
+                [
+                    (index, _append(services, name, index, records, version, acks))
+                    for index, records in parts
+                ],
+            )
+            for name, parts in topics
+        ]
+    else:
+        refusal: Outcome = InvalidRequiredAcks(f"acks={acks}; it must be 0, 1 or -1")
+        outcomes = [(name, [(index, refusal) for index, _ in parts]) for name, parts in topics]
+    return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+
+
+Outcomes = list[tuple[str, list[tuple[int, Outcome]]]]
+
+
+def _waiting_for(
+    partition: Partition, appended: Appended, acks: int
+) -> "asyncio.Future[None] | None":
+    """What an answer has to wait for."""
+    if acks == 1:
+        return partition.flushed(appended.last_offset)
+    return partition.committed(appended.last_offset)
+
+
+# ---------------------------------------------------------------------- answering
+
+
+def _answer(
+    services: Services,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    timeout_ms: int,
+    outcomes: Outcomes,
+) -> Answer:
+    if acks == 0:
+        for name, parts in outcomes:
+            for index, outcome in parts:
+                if isinstance(outcome, KafkaError):
+                    # There is no answer to put it into; closing is how the producer hears of it.
+                    raise ProtocolError(f"acks=0, and {name}-{index} failed: {outcome}")
+        return None
+    waiting = [
+        (future, parts, at)
+        for _, parts in outcomes
+        for at, (_, outcome) in enumerate(parts)
+        if isinstance(outcome, tuple)
+        and (future := _waiting_for(outcome[0], outcome[1], acks)) is not None
+    ]
+    if not waiting:
+        return _encoded(services, version, correlation_id, outcomes)
+    deferred = Deferred(pipelined=True)
+    left = len(waiting)
+
+    def finish() -> None:
+        timer.cancel()
+        deferred.resolve(_encoded(services, version, correlation_id, outcomes))
+
+    def one_done(future: "asyncio.Future[None]", parts: list[tuple[int, Outcome]], at: int) -> None:
+        nonlocal left
+        left -= 1
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            told = error if isinstance(error, KafkaError) else UnknownServerError()
+            parts[at] = (parts[at][0], told)
+        if not left and not deferred.done:
+            finish()
+
+    def time_over() -> None:
+        for future, parts, at in waiting:
+            if not future.done():
+                parts[at] = (parts[at][0], RequestTimedOut())
+        deferred.resolve(_encoded(services, version, correlation_id, outcomes))
+
+    timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, time_over)
+    for future, parts, at in waiting:
+        future.add_done_callback(lambda done, parts=parts, at=at: one_done(done, parts, at))
+    return deferred
+
+
+def _encoded(
+    services: Services, version: int, correlation_id: int, outcomes: Outcomes
+) -> bytearray:
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                partition_responses=[
+                    _partition_response(services, name, index, outcome) for index, outcome in parts
+                ],
+            )
+            for name, parts in outcomes
+        ]
+    )
+    leaders = {
+        each.current_leader.leader_id
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.current_leader.leader_id >= 0
+    }
+    if leaders and version >= 10:
+        response.node_endpoints = node_endpoints(services, leaders)
+    return encode_response(response, version, correlation_id)
+
+
+def _partition_response(
+    services: Services, name: str, index: int, outcome: Outcome
+) -> PartitionProduceResponse:
+    if isinstance(outcome, tuple):
+        partition, appended = outcome
+        return PartitionProduceResponse(
+            index=index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log_start_offset,
+        )
+    response = PartitionProduceResponse(
+        index=index, error_code=outcome.code, base_offset=-1, error_message=outcome.message
+    )
+    if isinstance(outcome, RefusedRecords | RefusedTimestamps):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=text)
+            for number, text in outcome.record_errors
+        ]
+    leader = current_leader(services, name, index, outcome)
+    if leader is not None:
+        response.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+    return response

@@ -1,0 +1,322 @@
+"""All settings of a broker, gathered from the layers that declare them.
+
+`BrokerSettings.load` takes properties as server.properties and `-X` give them and complains of everything at once: values
+that do not fit and names that nobody knows, with the name that was probably meant.  Names that only Kafka
+has a use for are accepted and listed in `unused` (see kafka_names.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from tidelog.broker import kafka_names
+from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
+from tidelog.coordination.groups.config import GroupConfig
+from tidelog.errors import SettingsError
+from tidelog.network.config import NetworkConfig
+from tidelog.settings import Declared, Section, at_least, declared, names_of, setting, text_of
+from tidelog.storage.cleaner import CleanerConfig
+from tidelog.storage.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(Section):
+    """What belongs to the broker as a whole."""
+
+    broker_id: int = setting(
+        "broker.id",
+        0,
+        "Number of this broker in its cluster; node.id is the same.",
+        check=at_least(0),
+        also={"node.id": 1},
+    )
+    listeners: tuple[str, ...] = setting(
+        "listeners",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Addresses to listen on, as PLAINTEXT://host:port; no host means all interfaces.",
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        "advertised.listeners",
+        (),
+        "Addresses that clients are told; without them a client is told the address that it dialled.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        "listener.security.protocol.map", (), "Security protocol of each listener name."
+    )
+    controller_listener_names: tuple[str, ...] = setting(
+        "controller.listener.names",
+        (),
+        "Listeners that Kafka keeps for its controllers; tidelog does not open them.",
+    )
+    log_dirs: tuple[str, ...] = setting(
+        "log.dirs",
+        ("tidelog-data",),
+        "Directories that hold the partitions; log.dir is the same.",
+        also={"log.dir": 1},
+    )
+    rack: str = setting(
+        "broker.rack", "", "Where this broker stands; replicas are spread over racks."
+    )
+    num_partitions: int = setting(
+        "num.partitions",
+        1,
+        "Partitions of a topic that is created without saying how many.",
+        check=at_least(1),
+        dynamic=True,
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor",
+        1,
+        "Replicas of a topic that is created without saying how many.",
+        check=at_least(1),
+        dynamic=True,
+    )
+    auto_create_topics: bool = setting(
+        "auto.create.topics.enable",
+        True,
+        "Whether a topic is created when a client first asks for it.",
+        dynamic=True,
+    )
+    delete_topic: bool = setting(
+        "delete.topic.enable", True, "Whether topics may be deleted.", dynamic=True
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        5 * 60_000,
+        "How often segments that are too old or too many are looked for.",
+        check=at_least(1),
+    )
+    flush_scheduler_interval_ms: int = setting(
+        "log.flush.scheduler.interval.ms",
+        1_000,
+        "How often logs with a flush.ms are looked at.",
+        check=at_least(1),
+    )
+    recovery_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        60_000,
+        "How often the point from which a log must be checked after a crash is written down.",
+        check=at_least(1),
+    )
+    start_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        60_000,
+        "How often the first offset of each log is written down.",
+        check=at_least(1),
+    )
+    high_watermark_checkpoint_interval_ms: int = setting(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5_000,
+        "How often high watermarks are written down.",
+        check=at_least(1),
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        24 * 3_600_000,
+        "How long the sequence numbers of a silent producer are remembered.",
+        check=at_least(1),
+        dynamic=True,
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms",
+        600_000,
+        "How often silent producers are looked for.",
+        check=at_least(1),
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        55 * 1024 * 1024,
+        "Largest answer to a fetch, whatever the client asks for.",
+        check=at_least(1024),
+    )
+    max_fetch_sessions: int = setting(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        "Incremental fetch sessions that are remembered (KIP-227).",
+        check=at_least(0),
+    )
+    session_timeout_ms: int = setting(
+        "broker.session.timeout.ms",
+        9_000,
+        "Time without a sign of life after which the cluster takes this broker for dead.",
+        check=at_least(100),
+    )
+    heartbeat_interval_ms: int = setting(
+        "broker.heartbeat.interval.ms",
+        2_000,
+        "How often this broker gives a sign of life.",
+        check=at_least(10),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Every section, and the properties they were read from."""
+
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """As given at the start."""
+    unused: tuple[str, ...] = ()
+    """Names among `properties` that only Kafka has a use for."""
+
+    @classmethod
+    def load(cls, properties: Mapping[str, str]) -> "BrokerSettings":
+        """The settings; `SettingsError` lists all that is wrong."""
+        properties = _with_listeners_of_old(properties)
+        wrong: list[str] = []
+        sections: dict[str, Any] = {}
+        for name, section in SECTIONS.items():
+            try:
+                sections[name] = section.load(properties)
+            except SettingsError as error:
+                wrong.append(str(error))
+        known = _known_names()
+        unknown = [name for name in properties if name not in known]
+        wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
+        if not wrong:
+            settings = cls(
+                **sections,
+                properties=dict(properties),
+                unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
+            )
+            wrong += _contradictions(settings)
+        if wrong:
+            raise SettingsError("; ".join(wrong))
+        return settings
+
+    def changed(self, *overrides: Mapping[str, str]) -> "BrokerSettings":
+        """These settings with dynamic ones over them, the last given winning."""
+        properties = dict(self.properties)
+        for each in overrides:
+            properties |= each
+        sections: dict[str, Any] = {
+            name: section.load(properties) for name, section in SECTIONS.items()
+        }
+        return BrokerSettings(**sections, properties=self.properties, unused=self.unused)
+
+    def listeners(self) -> list[Listener]:
+        """Where clients are served."""
+        broker = self.broker
+        parsed = parse_listeners("listeners", broker.listeners)
+        controllers = [name.upper() for name in broker.controller_listener_names]
+        return check_protocols(parsed, broker.listener_security_protocol_map, controllers)
+
+    def advertised(self) -> list[Listener]:
+        return parse_listeners("advertised.listeners", self.broker.advertised_listeners)
+
+    def value_of(self, setting_name: str) -> Any:
+        """The value in force of a setting, by its main name."""
+        section, each = declarations()[setting_name]
+        return getattr(getattr(self, section), each.attribute)
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "broker": BrokerConfig,
+    "log": LogConfig,
+    "network": NetworkConfig,
+    "groups": GroupConfig,
+    "cleaner": CleanerConfig,
+}
+assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
+
+_READ_ELSEWHERE = frozenset({"port", "host.name", "advertised.port", "advertised.host.name"})
+
+
+@cache
+def declarations() -> dict[str, tuple[str, Declared]]:
+    """Every declared setting by its main name, with the section that holds it."""
+    return {
+        each.spec.name: (section, each)
+        for section, cls in SECTIONS.items()
+        for each in declared(cls)
+    }
+
+
+def reference() -> str:
+    """The reference page of all settings, in Markdown."""
+    lines = ["# Settings", "", "Generated from the declarations; do not edit.", ""]
+    lines += [
+        "Names are Kafka's. *Dynamic* settings may be changed while the broker runs; a *topic* name is the one",
+        "under which a topic overrides the broker's value.",
+        "",
+    ]
+    for cls in SECTIONS.values():
+        lines += [f"## {(cls.__doc__ or '').split(':')[0].rstrip('.')}", ""]
+        lines += ["| name | default | dynamic | topic | what it does |", "|---|---|---|---|---|"]
+        lines += [_reference_row(each) for each in declared(cls)]
+        lines.append("")
+    lines += [
+        "## Accepted and not used",
+        "",
+        "Kafka has a use for these names, tidelog does not (yet):",
+        "",
+    ]
+    lines += [
+        f"`{name}`" + "  " for name in sorted(kafka_names.NAMES - _known_names() - _READ_ELSEWHERE)
+    ]
+    lines += [
+        "",
+        "and everything that begins with "
+        + ", ".join(f"`{p}`" for p in kafka_names.PREFIXES)
+        + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _reference_row(each: Declared) -> str:
+    spec = each.spec
+    names = f"`{spec.name}`" + "".join(f", `{name}`" for name in spec.also)
+    must = f" Must be {spec.check.__doc__}." if spec.check else ""
+    default = text_of(each.default) or " "
+    topic = f"`{spec.topic}`" if spec.topic else ""
+    return (
+        f"| {names} | `{default}` | {'yes' if spec.dynamic else ''} | {topic} | {spec.doc}{must} |"
+    )
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    return frozenset(name for cls in SECTIONS.values() for name in names_of(cls))
+
+
+def _is_kafkas(name: str) -> bool:
+    return name in kafka_names.NAMES or name.startswith(kafka_names.PREFIXES)
+
+
+def _not_known(name: str) -> str:
+    import difflib  # only when something is wrong
+
+    known = sorted(_known_names() | kafka_names.NAMES)
+    close = difflib.get_close_matches(name, known, 1, 0.7)
+    return f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _contradictions(settings: BrokerSettings) -> Iterator[str]:
+    for check in (settings.listeners, settings.advertised):
+        try:
+            check()
+        except SettingsError as error:
+            yield str(error)
+    if settings.broker.heartbeat_interval_ms >= settings.broker.session_timeout_ms:
+        yield "broker.heartbeat.interval.ms must be less than broker.session.timeout.ms"
+    if not settings.broker.log_dirs:
+        yield "log.dirs names no directory"
+
+
+def _with_listeners_of_old(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """`host.name` and `port` (Kafka 0.8) stand for a listener where none is given."""
+    changed = dict(properties)
+    for new, host, port in (
+        ("listeners", "host.name", "port"),
+        ("advertised.listeners", "advertised.host.name", "advertised.port"),
+    ):
+        if new not in properties and (host in properties or port in properties):
+            where = properties.get(host, properties.get("host.name", ""))
+            number = properties.get(port, properties.get("port", "9092"))
+            changed[new] = f"PLAINTEXT://{where}:{number}"
+    return changed

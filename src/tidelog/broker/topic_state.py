@@ -1,0 +1,20 @@
+"""A partition's state as clients should see it: what the image says, unless our own disk says otherwise."""
+
+from dataclasses import replace
+
+from tidelog.broker.context import Services
+from tidelog.cluster.image import NO_LEADER, PartitionState, Topic
+
+
+def visible_state(topic: Topic, index: int, broker: Services) -> tuple[PartitionState, list[int]]:
+    """The state, and which replicas are offline.
+
+    A partition that this broker should lead but cannot, because its directory failed, has no leader.
+    """
+    state = topic.partitions[index]
+    image = broker.image()
+    offline = [each for each in state.replicas if each not in image.brokers]
+    if state.leader == broker.broker_id and broker.partitions.maybe_get(topic.name, index) is None:
+        offline.append(broker.broker_id)
+        state = replace(state, leader=NO_LEADER)
+    return state, offline
