@@ -147,3 +147,12 @@ def test_code_is_generated_once() -> None:
     assert encoder(ApiVersionsRequest, 3) is encoder(ApiVersionsRequest, 3)
     assert decoder(ApiVersionsRequest, 3) is decoder(ApiVersionsRequest, 3)
     assert decoder(ApiVersionsRequest, 3) is not decoder(ApiVersionsRequest, 4)
+
+
+def test_an_array_longer_than_the_frame_can_hold_is_refused_at_once() -> None:
+    head = encode(FetchRequest(), 4)[:-4]
+    # Each topic takes six bytes at least (a length of two, a count of four): eighteen bytes hold three of them.
+    for count, wanted in ((3, "ends too early|a length"), (4, "a length of 4 with 18 bytes left")):
+        frame = bytes(head) + count.to_bytes(4, "big") + b"\0" * 5 + b"\xff" * 13
+        with pytest.raises(ProtocolError, match=wanted):
+            decode(FetchRequest, frame, 0, 4)

@@ -92,13 +92,14 @@ class _Decoder(Source):
             self._sized(wire, target, nullable)
 
     def _array(self, element: Any, target: str, nullable: bool) -> None:
-        n, items, item = self._length("i", nullable), self.fresh("items"), self.fresh("item")
+        n = self._length("i", nullable, self._least_bytes(element))
+        items, item = self.fresh("items"), self.fresh("item")
         self.put(f"{items} = None if {n} < 0 else []" if nullable else f"{items} = []")
         wire = wire_of(element)
         if wire and wire.code and wire.name != "uuid":
             with self.block(f"if {n} > 0:"):
                 self.put(f"{items} += unpack_from(f'>{{{n}}}{wire.code}', buf, pos)")
-                self.put(f"pos += {n} * {calcsize(wire.code)}")
+                self.put(f"pos += {n} * {self._least_bytes(element)}")
         else:
             with self.block(f"for _ in range({n}):"):
                 self._value(element, item, False)
@@ -131,7 +132,8 @@ class _Decoder(Source):
         else:
             self.put(f"{target} = {made}", f"pos += {n}")
 
-    def _length(self, code: str, nullable: bool) -> str:
+    def _length(self, code: str, nullable: bool, each: int = 1) -> str:
+        """Read a length of things that take `each` bytes at least; what is left must be able to hold them."""
         n = self.fresh("n")
         if self.flexible:
             self.put(f"{n} = buf[pos]", "pos += 1")
@@ -139,10 +141,26 @@ class _Decoder(Source):
         else:
             packer, size = self.packer(code)
             self.put(f"({n},) = {packer}.unpack_from(buf, pos)", f"pos += {size}")
-        # Every element takes a byte at least, so this bounds the length of arrays too.
-        with self.block(f"if not {-1 if nullable else 0} <= {n} <= end - pos:"):
+        needed = n if each == 1 else f"{n} * {each}"
+        with self.block(f"if {n} < {-1 if nullable else 0} or {needed} > end - pos:"):
             self.put(f"raise ProtocolError(f'a length of {{{n}}} with {{end - pos}} bytes left')")
         return n
+
+    def _least_bytes(self, hint: Any) -> int:
+        """How many bytes a value of this type takes at least."""
+        struct, wire = struct_of(hint), wire_of(hint)
+        if struct is not None:
+            plain, _ = self.split(struct)
+            sizes = (
+                1 if struct_of(f.hint) and self.version in f.nullable else self._least_bytes(f.hint)
+                for f in plain.values()
+            )
+            return max(1, sum(sizes) + self.flexible)
+        if wire is not None and wire.code:
+            return calcsize(">" + wire.code)
+        if self.flexible:
+            return 1
+        return 2 if wire is not None and wire.name == "string" else 4
 
     def _tags(self, tagged: dict[str, Field], at: str) -> None:
         n, tag, stop = self.fresh("n"), self.fresh("tag"), self.fresh("stop")

@@ -7,7 +7,6 @@ use.  `MODULES` names them by API key; a test derives it again from the modules 
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from types import MappingProxyType
 
 from ..schema import Message, Request
@@ -95,6 +94,8 @@ def request_for(api_key: int) -> type[Request] | None:
 
 def all_messages() -> Iterator[type[Message]]:
     """Every message there is; imports every module."""
+    from pkgutil import iter_modules  # not needed by a broker, so it should not pay for it
+
     for info in iter_modules(__path__):
         yield from _messages_in(info.name)
 
