@@ -46,6 +46,7 @@ __all__ = ["Appended", "Log", "Region"]
 NO_TIMESTAMP = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NEVER = 1 << 62
+_UNKNOWN = -1 << 62
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _logger = logging.getLogger(__name__)
@@ -167,7 +168,8 @@ class Log:
             else 0
         )
         if self._active.size:
-            self._set_roll_time(self._active)
+            # Reading the first batch of every log would make a start slow: the next append finds it out.
+            self._active.roll_after = _UNKNOWN
 
     @property
     def size_bytes(self) -> int:
@@ -343,11 +345,13 @@ class Log:
     def roll_if_old(self, now_ms: int) -> bool:
         """Close a segment whose batches carry no timestamps once it has been open for segment.ms."""
         segment = self._active
-        if segment.size and segment.begin_timestamp() < 0:
-            if now_ms - segment.created_ms > self._config.segment_ms - self._jitter_ms:
-                self.roll()
-                return True
-        return False
+        open_for = now_ms - segment.created_ms
+        if not segment.size or open_for <= self._config.segment_ms - self._jitter_ms:
+            return False
+        if segment.begin_timestamp() >= 0:
+            return False
+        self.roll()
+        return True
 
     def _room_for(self, length: int, base: int, last: int, timestamp: int) -> Segment:
         """The segment to append to, after closing the active one if it must be."""
@@ -356,7 +360,16 @@ class Log:
                 f"a batch of {length} bytes does not fit a segment of {self._segment_bytes}"
             )
         segment = self._active
-        if segment.size == 0 and last <= segment.last_indexable_offset:
+        if segment.roll_after == _UNKNOWN:
+            self._set_roll_time(segment)
+        if last <= segment.last_indexable_offset and (
+            segment.size == 0
+            or (
+                segment.size + length <= self._segment_bytes
+                and timestamp <= segment.roll_after
+                and not segment.full
+            )
+        ):
             return segment
         return self.roll(base)
 

@@ -124,12 +124,9 @@ def find_timestamp(log: "Log", target_ms: int, up_to: int) -> tuple[int, int, in
 
 def max_timestamp(log: "Log", up_to: int) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp`."""
-    best: tuple[int, int] | None = None
-    for segment in log.segments[log.segment_number(log.log_start_offset) :]:
-        timestamp, offset = segment.maximum_timestamp()
-        if segment.size and timestamp >= 0 and (best is None or timestamp > best[0]):
-            best = (timestamp, segment.base_offset)
-    return find_timestamp(log, best[0], up_to) if best else None
+    segments = log.segments[log.segment_number(log.log_start_offset) :]
+    best = max(each.maximum_timestamp()[0] for each in segments)
+    return find_timestamp(log, best, up_to) if best >= 0 else None
 
 
 def _first_not_older(

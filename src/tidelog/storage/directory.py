@@ -1,0 +1,180 @@
+"""A log directory: one disk with its lock, its identity, its checkpoints and the logs that live on it.
+
+.lock                               held while a broker runs on the directory
+meta.properties                     which broker of which cluster it belongs to
+.kafka_cleanshutdown                there only between a clean stop and the next start
+recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
+<topic>-<partition>/                the logs
+<topic>-<partition>.<id>-delete/    logs on their way out
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+from tidelog.errors import KafkaStorageError, StartError
+from tidelog.names import TopicPartition
+from tidelog.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+    read_offsets,
+    read_properties,
+    write_offsets,
+    write_properties,
+)
+from tidelog.storage.files import AlreadyLocked, Files, Lock
+from tidelog.storage.log import Log
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETE_SUFFIX = "-delete"
+
+_LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_FILE_NAME_MAX = 255
+
+_logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """One of the broker's log.dirs."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = os.path.abspath(path)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failure: KafkaStorageError | None = None
+        """Why the directory is offline; None while it is not."""
+        self.clean = False
+        """Whether the last stop was clean, so that nothing need be scanned."""
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As the last run left them."""
+        self._files = files
+        self._lock: Lock | None = None
+
+    def take(self, broker_id: int, cluster_id: str) -> None:
+        """Lock the directory and make sure that it is ours; `StartError` or `OSError` if it cannot be used."""
+        self._files.make_directory(self.path)
+        try:
+            self._lock = self._files.lock(self._in(LOCK))
+        except AlreadyLocked as error:
+            raise StartError(
+                f"{self.path} is in use by another broker (process {error.holder or 'unknown'}): "
+                "stop it, or give this one a directory of its own"
+            ) from None
+        self._check_identity(broker_id, cluster_id)
+        self.recovery_points, recovery_known = self._read(RECOVERY_POINTS)
+        self.log_start_offsets, starts_known = self._read(LOG_START_OFFSETS)
+        self.high_watermarks, _ = self._read(HIGH_WATERMARKS)
+        marked = self._files.exists(self._in(CLEAN_SHUTDOWN))
+        self.clean = marked and recovery_known and starts_known
+        if marked:
+            # From now on a crash is a crash.
+            self._files.remove(self._in(CLEAN_SHUTDOWN))
+            self._files.sync_directory(self.path)
+
+    def log_names(self) -> dict[TopicPartition, str]:
+        """The logs found here, and their directories' names; leftovers of deletions are not among them."""
+        found = {}
+        for name in self._files.directories(self.path):
+            match = _LOG_NAME.fullmatch(name)
+            if match and not name.endswith(DELETE_SUFFIX):
+                found[TopicPartition(match["topic"], int(match["partition"]))] = name
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Directories of logs whose deletion was interrupted."""
+        names = self._files.directories(self.path)
+        return [self._in(name) for name in names if name.endswith(DELETE_SUFFIX)]
+
+    def log_path(self, topic_partition: TopicPartition) -> str:
+        return self._in(str(topic_partition))
+
+    def created(self) -> None:
+        """A log's directory was made: let it survive a power cut."""
+        self._files.sync_directory(self.path)
+
+    def retire(self, log: Log) -> str:
+        """Rename a log's directory so that it is no log any more; returns the new path."""
+        suffix = f".{uuid4().hex}{DELETE_SUFFIX}"
+        name = str(log.topic_partition)[: _FILE_NAME_MAX - len(suffix)]
+        target = self._in(name + suffix)
+        self._files.rename(log.directory, target)
+        log.moved_to(target)
+        self.logs.pop(log.topic_partition, None)
+        return target
+
+    def checkpoints(self) -> Callable[[], None]:
+        """The current offsets of all logs, to be written by calling the result, in a thread perhaps."""
+        recovery = {each: log.recovery_point for each, log in self.logs.items()}
+        watermarks = {each: log.high_watermark for each, log in self.logs.items()}
+        # A start at the first segment's base needs no note; most logs have no other.
+        starts = {
+            each: log.log_start_offset
+            for each, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+        def write() -> None:
+            self._write(RECOVERY_POINTS, recovery)
+            self._write(LOG_START_OFFSETS, starts)
+            self._write(HIGH_WATERMARKS, watermarks)
+
+        return write
+
+    def leave(self, *, clean: bool) -> None:
+        """Write the mark of a clean stop, if it was one, and release the lock."""
+        if clean and self.failure is None:
+            content = b'{"version":0,"brokerEpoch":-1}'
+            self._files.replace(self._in(CLEAN_SHUTDOWN), content)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def fail(self, error: OSError) -> list[TopicPartition]:
+        """The disk failed: all logs here go offline, and only they; which they are."""
+        if self.failure is not None:
+            return []
+        reason = error.strerror or str(error)
+        self.failure = KafkaStorageError(f"the log directory {self.path} failed: {reason}")
+        _logger.error("%s is offline with %d logs: %s", self.path, len(self.logs), error)
+        for log in self.logs.values():
+            log.failure = log.failure or self.failure
+        return list(self.logs)
+
+    def _check_identity(self, broker_id: int, cluster_id: str) -> None:
+        path = self._in(META_PROPERTIES)
+        found = read_properties(self._files, path)
+        wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id}
+        # Kafka writes node.id in version 1 of this file.
+        found_id = found.get("broker.id", found.get("node.id"))
+        if found_id is not None and found_id != wanted["broker.id"]:
+            raise StartError(
+                f"{self.path} belongs to broker {found_id}, this is broker {broker_id}: "
+                "use the directory of this broker, or set broker.id"
+            )
+        if found.get("cluster.id", cluster_id) != cluster_id:
+            raise StartError(
+                f"{self.path} belongs to the cluster {found['cluster.id']}, this is {cluster_id}: "
+                "use another data directory, or the metastore of that cluster"
+            )
+        if not found:
+            write_properties(self._files, path, wanted)
+
+    def _read(self, name: str) -> tuple[dict[TopicPartition, int], bool]:
+        try:
+            return read_offsets(self._files, self._in(name)), True
+        except MalformedCheckpoint as error:
+            _logger.warning("%s; the logs of %s are scanned instead", error, self.path)
+            return {}, False
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_offsets(self._files, self._in(name), offsets)
+
+    def _in(self, name: str) -> str:
+        return os.path.join(self.path, name)

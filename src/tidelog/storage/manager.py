@@ -1,0 +1,310 @@
+"""All logs of a broker, on one or more log directories.
+
+    logs = LogManager(["/var/lib/tidelog"], files=LocalFiles(), clock=clock, config=LogConfig())
+    logs.start(broker_id=0, cluster_id="…")
+    log = logs.get_or_create(TopicPartition("orders", 0), topic_id, config)
+    ...
+    logs.close()
+
+A directory whose disk fails goes offline with its logs; the others go on.  The periodic jobs at the end of the class are
+plain functions: the broker decides when they run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from uuid import UUID
+
+from tidelog.clock import Clock
+from tidelog.errors import KafkaStorageError, StartError
+from tidelog.names import TopicPartition
+from tidelog.storage.checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
+from tidelog.storage.config import LogConfig
+from tidelog.storage.directory import LogDirectory
+from tidelog.storage.files import Files
+from tidelog.storage.flusher import Flusher
+from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
+from tidelog.storage.open_segments import OpenSegments
+
+_logger = logging.getLogger(__name__)
+
+
+class LogManager:
+    """Finds, makes, deletes and looks after the logs of a broker."""
+
+    def __init__(
+        self,
+        directories: Sequence[str],
+        *,
+        files: Files,
+        clock: Clock,
+        config: LogConfig,
+        flusher: Flusher | None = None,
+        executor: Executor | None = None,
+        open_segments_max: int = 4096,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self.directories = [LogDirectory(path, files) for path in directories]
+        self.config = config
+        self.on_offline: Callable[[list[TopicPartition], KafkaStorageError], None] | None = None
+        """Called when a directory fails, with its partitions."""
+        self._files = files
+        self._clock = clock
+        self._flusher = flusher
+        self._executor = executor
+        self._open_segments = OpenSegments(open_segments_max)
+        self._producer_expiration_ms = producer_expiration_ms
+        self._logs: dict[TopicPartition, Log] = {}
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._retired: list[tuple[int, str]] = []
+        """When, and which directories of deleted logs are to be removed."""
+
+    # ------------------------------------------------------------------ life
+
+    def start(
+        self,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        config_for: Callable[[str], LogConfig] | None = None,
+    ) -> None:
+        """Lock the directories and load every log; `StartError` if none of them can be used.
+
+        `config_for` gives the settings of a topic; without it all have the broker's.
+        """
+        try:
+            for directory in self.directories:
+                try:
+                    directory.take(broker_id, cluster_id)
+                    self._load(directory, config_for or (lambda topic: self.config))
+                except OSError as error:
+                    self._directory_failed(directory, error)
+            self._check_usable()
+        except StartError:
+            self.release()
+            raise
+
+    def close(self, *, clean: bool = True) -> None:
+        """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking."""
+        for directory in self.directories:
+            try:
+                for log in directory.logs.values():
+                    log.close(clean=clean)
+                if clean and directory.failure is None:
+                    directory.checkpoints()()
+                directory.leave(clean=clean)
+            except (KafkaStorageError, OSError) as error:
+                _logger.error("%s was not closed cleanly: %s", directory.path, error)
+                directory.leave(clean=False)
+        self._logs.clear()
+        self._homes.clear()
+
+    def release(self) -> None:
+        """Give up the locks without touching the logs."""
+        for directory in self.directories:
+            directory.leave(clean=False)
+
+    # ------------------------------------------------------------------ logs
+
+    def __iter__(self) -> Iterator[Log]:
+        """The logs that can be used."""
+        return iter([log for log in self._logs.values() if log.failure is None])
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """The log, None if there is none; `KafkaStorageError` if its directory is offline."""
+        log = self._logs.get(topic_partition)
+        if log is not None and log.failure is not None:
+            raise log.failure
+        return log
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig | None = None,
+    ) -> Log:
+        """The log of a partition, made if need be on the directory with the fewest logs."""
+        log = self.get(topic_partition)
+        if log is None:
+            log = self._create(topic_partition, topic_id, config or self.config)
+        elif config is not None and config is not log.config:
+            log.set_config(config)
+        if log.topic_id is None and topic_id is not None:
+            write_topic_id(self._files, log.directory, topic_id)
+            log.topic_id = topic_id
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """The log is gone at once; its files go file.delete.delay.ms later."""
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return
+        directory = self._homes.pop(topic_partition)
+        delay_ms = log.config.file_delete_delay_ms
+        log.close(clean=False)
+        try:
+            path = directory.retire(log)
+        except OSError as error:
+            directory.logs.pop(topic_partition, None)
+            raise self._directory_failed(directory, error) from error
+        self._retired.append((self._clock.now_ms() + delay_ms, path))
+
+    def home_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """The directory that holds a log."""
+        return self._homes.get(topic_partition)
+
+    # ------------------------------------------------------------------ periodic jobs
+
+    async def checkpoint(self) -> None:
+        """Write down recovery points, log starts and high watermarks."""
+        for directory in self._usable():
+            await self._in_thread(directory, directory.checkpoints())
+
+    async def apply_retention(self) -> list[tuple[TopicPartition, int, str]]:
+        """Delete what the settings no longer keep: partition, base offset, why."""
+        now_ms = self._clock.now_ms()
+        deleted = []
+        for number, log in enumerate(self):
+            if number % 100 == 99:
+                await asyncio.sleep(0)  # thousands of partitions must not hold up the loop
+            if log.failure is not None or log.topic_partition not in self._logs:
+                continue
+            try:
+                log.roll_if_old(now_ms)
+                for base_offset, why in log.delete_old_segments(now_ms):
+                    deleted.append((log.topic_partition, base_offset, why))
+                    _logger.info(
+                        "%s: segment %d deleted, %s", log.topic_partition, base_offset, why
+                    )
+            except OSError as error:
+                log.fail(error)
+            except KafkaStorageError as error:
+                _logger.error("retention of %s: %s", log.topic_partition, error)
+        return deleted
+
+    async def remove_files(self) -> None:
+        """Remove the files of deleted segments and logs whose delay is over."""
+        now_ms = self._clock.now_ms()
+        for directory in self._usable():
+            doomed = [
+                path for log in directory.logs.values() for path in log.files_to_remove(now_ms)
+            ]
+            if doomed:
+                await self._in_thread(directory, partial(self._remove, doomed))
+        trees = [path for due, path in self._retired if due <= now_ms]
+        self._retired = [each for each in self._retired if each[0] > now_ms]
+        for tree in trees:
+            directory = next(each for each in self.directories if tree.startswith(each.path))
+            await self._in_thread(directory, partial(self._files.remove_tree, tree))
+
+    async def flush_by_time(self) -> None:
+        """Flush the logs whose flush.ms is over."""
+        if self._flusher is None:
+            return
+        now_ms = self._clock.now_ms()
+        for log in self:
+            dirty = log.recovery_point < log.log_end_offset
+            if dirty and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                try:
+                    await self._flusher.flush(log, log.log_end_offset)
+                except KafkaStorageError as error:
+                    _logger.error("flush of %s: %s", log.topic_partition, error)
+
+    def expire_producers(self) -> int:
+        """Forget silent producers; how many."""
+        return sum(len(log.expire_producers()) for log in self if log.producers.by_id)
+
+    # ------------------------------------------------------------------ inside
+
+    def _load(self, directory: LogDirectory, config_for: Callable[[str], LogConfig]) -> None:
+        for path in directory.leftovers():
+            self._retired.append((0, path))
+        for topic_partition in directory.log_names():
+            if topic_partition in self._homes:
+                other = self._homes[topic_partition].path
+                raise StartError(
+                    f"{topic_partition} is in {directory.path} and in {other}: move one of them away"
+                )
+            log = self._open(directory, topic_partition, config_for(topic_partition.topic))
+            try:
+                log.topic_id = read_topic_id(self._files, log.directory)
+            except MalformedCheckpoint as error:
+                _logger.warning("%s; it is written anew", error)
+
+    def _create(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+    ) -> Log:
+        usable = self._usable()
+        if not usable:
+            raise KafkaStorageError("every log directory is offline")
+        directory = min(usable, key=lambda each: len(each.logs))
+        try:
+            self._files.make_directory(directory.log_path(topic_partition))
+            if topic_id is not None:
+                write_topic_id(self._files, directory.log_path(topic_partition), topic_id)
+            log = self._open(directory, topic_partition, config)
+            log.topic_id = topic_id
+            directory.created()
+        except OSError as error:
+            raise self._directory_failed(directory, error) from error
+        return log
+
+    def _open(
+        self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig
+    ) -> Log:
+        log = Log.open(
+            directory.log_path(topic_partition),
+            files=self._files,
+            config=config,
+            clock=self._clock,
+            topic_partition=topic_partition,
+            recovery_point=directory.recovery_points.pop(topic_partition, 0),
+            log_start_offset=directory.log_start_offsets.pop(topic_partition, 0),
+            clean=directory.clean,
+            open_segments=self._open_segments,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        log.on_failure = lambda _, error: self._log_failed(directory, error)
+        if self._flusher is not None:
+            log.on_roll = self._flusher.flush_soon
+        directory.logs[topic_partition] = log
+        self._logs[topic_partition] = log
+        self._homes[topic_partition] = directory
+        return log
+
+    def _usable(self) -> list[LogDirectory]:
+        return [each for each in self.directories if each.failure is None]
+
+    def _check_usable(self) -> None:
+        if not self._usable():
+            reasons = "; ".join(str(each.failure) for each in self.directories)
+            raise StartError(
+                f"no log directory can be used: {reasons}. "
+                "Make the directory writable, or choose another with --data"
+            )
+
+    def _log_failed(self, directory: LogDirectory, error: OSError) -> None:
+        self._directory_failed(directory, error)
+
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        partitions = directory.fail(error)
+        failure = directory.failure
+        assert failure is not None
+        if partitions and self.on_offline is not None:
+            self.on_offline(partitions, failure)
+        return failure
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            self._files.remove(path)
+
+    async def _in_thread(self, directory: LogDirectory, work: Callable[[], object]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        except OSError as error:
+            self._directory_failed(directory, error)
