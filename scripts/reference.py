@@ -41,7 +41,10 @@ def settings() -> Iterator[str]:
     )
     for section in SECTIONS.values():
         yield from ("", f"## {_first_line(section.__doc__)}", "")
-        rows = ((_names(each), _default(each), _topic(each), each.spec.doc) for each in declared(section))
+        rows = (
+            (_names(each), _default(each), _topic(each), each.spec.doc)
+            for each in declared(section)
+        )
         yield from table(("setting", "default", "topic", "meaning"), rows)
 
 
@@ -93,7 +96,9 @@ def _differs(path: Path, text: str) -> bool:
     old = path.read_text() if path.exists() else ""
     if old == text:
         return False
-    sys.stderr.writelines(list(difflib.unified_diff(old.splitlines(True), text.splitlines(True)))[:20])
+    sys.stderr.writelines(
+        list(difflib.unified_diff(old.splitlines(True), text.splitlines(True)))[:20]
+    )
     return True
 
 
