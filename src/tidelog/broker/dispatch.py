@@ -26,7 +26,7 @@ from typing import Any
 
 from tidelog.broker.context import Context, Services
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
-from tidelog.network.answer import Answer
+from tidelog.network.answer import Answer, Ready
 from tidelog.network.peer import Peer
 from tidelog.protocol.codec import decode
 from tidelog.protocol.frame import encode_response
@@ -222,7 +222,7 @@ class Dispatcher:
             response = _told(handler, error, ctx)
         return encode_response(response, ctx.api_version, ctx.correlation_id)
 
-    async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Answer:
+    async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Ready:
         try:
             response = await handler.run(request, ctx)
         except ProtocolError:

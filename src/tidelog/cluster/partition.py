@@ -21,14 +21,20 @@ from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
     KafkaStorageError,
+    NotEnoughReplicas,
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
+from tidelog.records.validate import Rules
+from tidelog.storage.config import LogConfig
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Appended, Log, Region
+
+_IN_SYNC = 1
+"""Replicas in sync: the leader alone, there are no followers yet."""
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -51,8 +57,10 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_config",
         "_flush",
         "_flusher",
+        "_rules",
         "_unseen_bytes",
         "gone",
         "index",
@@ -81,6 +89,8 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.gone: KafkaError | None = None
         """Why this partition can no longer be used; None while it can."""
+        self._config: LogConfig | None = None
+        self._rules: Rules | None = None
         self._flusher = flusher
         self._flush: asyncio.Task[None] | None = None
         self._commit_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -111,13 +121,32 @@ class Partition:
 
     # ------------------------------------------------------------------ writing
 
+    @property
+    def rules(self) -> Rules:
+        """What a batch from a client has to keep to, from the topic's settings."""
+        config = self.log.config
+        if config is not self._config or self._rules is None:
+            self._rules = Rules.of(config)
+            self._config = config
+        return self._rules
+
     def append(
-        self, batch: memoryview | bytearray, header: BatchHeader, *, coordinator: bool = False
+        self,
+        batch: memoryview | bytearray,
+        header: BatchHeader,
+        *,
+        acks: int = 1,
+        coordinator: bool = False,
     ) -> Appended:
-        """Append one checked batch; its base offset and leader epoch are written into `batch`."""
+        """Append one checked batch; its base offset and leader epoch are written into `batch`.
+
+        With `acks` -1 it is refused if fewer replicas are in sync than the topic asks for.
+        """
         if self.gone is not None:
             raise self.gone
         log = self.log
+        if acks == -1 and log.config.min_insync_replicas > _IN_SYNC:
+            raise NotEnoughReplicas
         appended = log.append_as_leader(
             batch, leader_epoch=self.leader_epoch, header=header, coordinator=coordinator
         )
@@ -129,6 +158,10 @@ class Partition:
                 else:
                     self._advance(log.log_end_offset)
         return appended
+
+    def flushed(self, last_offset: int) -> "asyncio.Future[None] | None":
+        """As `committed`, for who asks only for what the flush policy promises (acks=1)."""
+        return None if self._flush is None else self.committed(last_offset)
 
     def committed(self, last_offset: int) -> "asyncio.Future[None] | None":
         """None if `last_offset` is committed, else a future that is done when it is.
@@ -145,14 +178,23 @@ class Partition:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, offset: int, max_bytes: int, isolation: int = READ_UNCOMMITTED) -> Region | None:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: int = READ_UNCOMMITTED,
+        *,
+        at_least_one: bool = True,
+    ) -> Region | None:
         """The region of whole batches from the one that holds `offset`; None at the end.
 
-        At least one batch is returned if there is any, although it is larger than `max_bytes` (KIP-74).
+        With `at_least_one` a batch is returned although it is larger than `max_bytes` (KIP-74).
         """
+        if self.gone is not None:
+            raise self.gone
         log = self.log
         up_to = log.last_stable_offset if isolation else log.high_watermark
-        return log.read(offset, max_bytes, up_to=up_to)
+        return log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one)
 
     def readable_end(self, isolation: int) -> int:
         """The offset before which a reader of this isolation level may read."""

@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _LENGTH = Packer(">i")
 _unpack_length = _LENGTH.unpack_from
 _LENGTH_BYTES = 4
+_WHOLE = (bytes, bytearray)
 _READY = (bytes, bytearray, list, tuple)
 _FIRST_BUFFER_BYTES = 2 << 20  # a larger frame has to prove itself by sending this much
 
@@ -276,7 +277,7 @@ class Connection:
                     break
                 answer = serve(peer, buffer[start : start + size])
                 pos = start + size
-                if isinstance(answer, bytearray) and self._turns is None:
+                if isinstance(answer, _WHOLE) and self._turns is None:
                     out.append(answer)
                     owed += len(answer)
                 elif not self._take(answer):

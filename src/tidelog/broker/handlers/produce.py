@@ -10,7 +10,7 @@ Absent: 12 and the check with the transaction coordinator that a transaction is 
 
 import asyncio
 import logging
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct as Packer
 
 from tidelog.broker.context import Services
@@ -73,10 +73,9 @@ def produce(
             index, start, end = partitions[0]
             records = frame[start:end] if start >= 0 else None
             outcome = _append(services, name, index, records, version, acks)
-            if acks and outcome.__class__ is tuple:
-                partition, appended = outcome  # type: ignore[misc]
-                waiting = _waiting_for(partition, appended, acks)
-                if waiting is None:
+            if acks and isinstance(outcome, tuple):
+                partition, appended = outcome
+                if appended.last_offset < partition.log.high_watermark:
                     return _usual(name, index, partition, appended, correlation_id)
             outcomes = [(name, [(index, outcome)])]
             return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
@@ -241,7 +240,7 @@ def _answer(
         timer.cancel()
         deferred.resolve(_encoded(services, version, correlation_id, outcomes))
 
-    def one_done(future: "asyncio.Future[None]", parts: list[tuple[int, Outcome]], at: int) -> None:
+    def one_done(parts: list[tuple[int, Outcome]], at: int, future: "asyncio.Future[None]") -> None:
         nonlocal left
         left -= 1
         error = None if future.cancelled() else future.exception()
@@ -259,7 +258,7 @@ def _answer(
 
     timer = asyncio.get_running_loop().call_later(max(timeout_ms, 0) / 1000, time_over)
     for future, parts, at in waiting:
-        future.add_done_callback(lambda done, parts=parts, at=at: one_done(done, parts, at))
+        future.add_done_callback(partial(one_done, parts, at))
     return deferred
 
 
