@@ -94,6 +94,7 @@ class Log:
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, and is not scanned after a crash."""
         self._high_watermark = loaded.log_end_offset
+        self._opened_at = loaded.log_end_offset if loaded.clean else -1
 
         self.last_flush_ms = self.clock.now_ms()
         self.removals: list[retention.Removal] = []
@@ -548,14 +549,20 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
-        if clean and self.failure is None:
-            if self.log_end_offset > self.log_start_offset or self._active.size:
+        if clean and self.failure is None and self._changed():
+            try:
                 self._active.seal()
                 self._producer_log.snapshot(self.log_end_offset, sync=True)
-            if self.recovery_point < self.log_end_offset or self._active.size:
-                self.flush()
+                self._active.sync()
+            except OSError as error:
+                raise self.fail(error) from error
+            self.flush()
         for segment in self.segments:
             segment.release()
+
+    def _changed(self) -> bool:
+        """Whether a clean close has anything to do; most of many logs are idle."""
+        return self.recovery_point < self.log_end_offset or self.log_end_offset != self._opened_at
 
     def moved_to(self, directory: str) -> None:
         """The directory was renamed."""

@@ -40,6 +40,7 @@ class Loaded:
     recovery_point: int
     epochs: LeaderEpochs
     producers: ProducerLog
+    clean: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
         recovery_point=log_end if clean else min(recovery_point, log_end),
         epochs=epochs,
         producers=producers,
+        clean=clean,
     )
 
 
