@@ -77,7 +77,9 @@ class LocalBroker:
 
     def command(self) -> list[str]:
         """What `start` runs, without the ready file."""
-        options = ["--listen", self.bootstrap, "--data", str(self.data)]
+        options = ["--listen", self.bootstrap]
+        if "log.dirs" not in self.settings:
+            options += ["--data", str(self.data)]
         for name, value in self.settings.items():
             options += ["-X", f"{name}={value}"]
         return [sys.executable, "-m", "tidelog", "serve", *options, *self.arguments]
