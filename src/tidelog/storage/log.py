@@ -262,7 +262,7 @@ class Log:
         if self.failure is not None:
             raise self.failure
         view = memoryview(batches)
-        first_offset = last_offset = self.log_end_offset - 1
+        first_offset = -1
         for position, header in iterate_batches(view):
             if header.base_offset < self.log_end_offset:
                 raise CorruptMessage(
@@ -270,10 +270,9 @@ class Log:
                     f"which ends at {self.log_end_offset}"
                 )
             self._append_copy(view[position : position + header.size], header)
-            if first_offset < header.base_offset and first_offset == last_offset:
+            if first_offset < 0:
                 first_offset = header.base_offset
-            last_offset = header.last_offset
-        return Appended(first_offset, last_offset, NO_TIMESTAMP)
+        return Appended(first_offset, self.log_end_offset - 1, NO_TIMESTAMP)
 
     def _append_copy(self, batch: memoryview, header: BatchHeader) -> None:
         segment, last_offset = self._active, header.last_offset
