@@ -7,6 +7,7 @@ connection works for the next one, through port forwards and from inside contain
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidelog.broker.context import Context
 from tidelog.cluster.image import Broker
 from tidelog.errors import SettingsError
 from tidelog.network.peer import Address, Peer
@@ -42,6 +43,11 @@ def address_of(broker: Broker, peer: Peer) -> Address:
     found = {name: (host, port) for name, host, port in broker.endpoints}
     host, port = found.get(peer.listener) or next(iter(found.values()), ("", peer.local.port))
     return Address(host or peer.local.host, port)
+
+
+def advertised(ctx: Context) -> Address:
+    """How the client that asks reaches this broker."""
+    return address_of(ctx.broker.image().brokers[ctx.broker.broker_id], ctx.peer)
 
 
 def parse_listeners(setting: str, items: Sequence[str]) -> list[Listener]:
