@@ -18,6 +18,9 @@ else:
 
 Data = Any
 
+_INDEXED = (bytes, bytearray)
+"""What can be indexed and measured as it is; everything else goes through a memoryview."""
+
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -26,7 +29,7 @@ _U32 = struct.Struct(">I")
 
 def start(view: Buffer) -> Data:
     """The bytes of `view`, to be indexed from its beginning; nothing is copied."""
-    if isinstance(view, bytes | bytearray):
+    if isinstance(view, _INDEXED):
         return view
     return memoryview(view).cast("B")
 
@@ -41,7 +44,7 @@ def window(view: Buffer, pos: int, end: int) -> Data:
 
 def length(view: Buffer) -> int:
     """How many bytes `view` has."""
-    return memoryview(view).nbytes
+    return len(view) if isinstance(view, _INDEXED) else memoryview(view).nbytes
 
 
 def writable(out: Buffer) -> Data:

@@ -3,6 +3,7 @@ cimport tidelog.kernel.primitives as primitives
 cimport tidelog.kernel.varints as varints
 
 cdef long long _FAR
+cdef Py_ssize_t _AROUND_BYTES
 
 @cython.locals(_="long long", view="const unsigned char[::1]", data="const unsigned char*", found=list, length="long long",
                stop=Py_ssize_t, delta="long long", offset_delta="long long", size="long long", headers=tuple)
@@ -13,7 +14,7 @@ cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, long long 
                stop=Py_ssize_t, _="long long", size="long long")
 cpdef long long first_without_key(object buf, Py_ssize_t pos, Py_ssize_t end, long long count) except? -2
 
-@cython.locals(out=bytearray, view="unsigned char[::1]", target="unsigned char*", capacity=Py_ssize_t, pos=Py_ssize_t,
+@cython.locals(out=bytearray, rows=list, timestamp="long long", target="unsigned char*", capacity=Py_ssize_t, pos=Py_ssize_t,
                stamp="unsigned long long", place="unsigned long long", key_bytes=bytes, value_bytes=bytes, tail=bytes,
                key_size=Py_ssize_t, value_size=Py_ssize_t, key_raw="unsigned long long",
                value_raw="unsigned long long", length=Py_ssize_t, index=Py_ssize_t)

@@ -27,6 +27,9 @@ NewRecord = tuple[int, Any, Any, Iterable[tuple[str, Any]]]
 _FAR = 1 << 62
 """Timestamps and their deltas stay below this, so that their sum never leaves 64 bits."""
 
+_AROUND_BYTES = 64
+"""What a record without headers needs at most beside its key and value, and to spare."""
+
 
 def decode_records(
     buf: Buffer, pos: int, end: int, count: int, base_offset: int, base_timestamp: int
@@ -120,11 +123,18 @@ def encode_records(
     records: Iterable[NewRecord], base_timestamp: int, offset_deltas: Sequence[int] | None = None
 ) -> bytearray:
     """The bytes of all records; offsets count up from 0 unless their deltas are given."""
-    out = bytearray(512)
+    rows = list(records)
+    capacity = 0
+    for _, key, value, _ in rows:
+        capacity += _AROUND_BYTES
+        if key is not None:
+            capacity += len(key)
+        if value is not None:
+            capacity += len(value)
+    out = bytearray(capacity)
     target = primitives.writable(out)
-    capacity = 512
     pos = 0
-    for index, (timestamp, key, value, headers) in enumerate(records):
+    for index, (timestamp, key, value, headers) in enumerate(rows):
         stamp = varints.zigzag(timestamp - base_timestamp)
         place = varints.zigzag(index if offset_deltas is None else offset_deltas[index])
         key_bytes = None if key is None else (key if type(key) is bytes else bytes(key))
@@ -146,7 +156,7 @@ def encode_records(
             raise InvalidRecord(f"a record of {length} bytes is larger than any batch")
         if pos + length + 10 > capacity:
             capacity = 2 * (pos + length + 10)
-            out.extend(bytes(capacity - len(out)))
+            out.extend(bytes(capacity - len(out)))  # headers, or keys that are not made of bytes
             target = primitives.writable(out)
         pos = varints.put(target, pos, length << 1)
         target[pos] = 0

@@ -10,7 +10,7 @@ cdef bytes _NO_DIRECTORY
 cpdef tuple decode_produce(object frame, Py_ssize_t pos, int version)
 
 @cython.locals(_="long long", view="const unsigned char[::1]", data="const unsigned char*", end=Py_ssize_t, replica_id="long long",
-               replica_epoch="long long", topic_count="long long", forgotten_count="long long", topics=list,
+               replica_epoch="long long", size="long long", topic_count="long long", forgotten_count="long long", topics=list,
                forgotten=list, state_pos=Py_ssize_t)
 cpdef tuple decode_fetch(object frame, Py_ssize_t pos, int version)
 
@@ -31,12 +31,13 @@ cdef tuple _directory_tag(const unsigned char* data, Py_ssize_t pos, Py_ssize_t 
 @cython.locals(_="long long", tags="long long", tag="long long", size="long long", last="long long")
 cdef Py_ssize_t _skip_tags(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except -1
 
+@cython.locals(size="long long")
 cdef tuple _topic(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end, int version)
 
-cdef tuple _text(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end)
+@cython.locals(size="long long")
+cdef (long long, Py_ssize_t) _text_size(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *
 
-@cython.locals(_="long long", size="long long")
-cdef tuple _maybe_text(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end)
+cdef str _text(const unsigned char* data, Py_ssize_t pos, long long size)
 
 @cython.locals(_="long long", count="long long")
 cdef (long long, Py_ssize_t) _count(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *

@@ -44,14 +44,20 @@ def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
     end = primitives.length(view)
     if version < 9 or version > 12:
         raise ValueError(f"Produce {version} has no hand-laid decoder")
-    transactional_id, pos = _maybe_text(data, pos, end)
+    size, pos = _text_size(data, pos, end)
+    transactional_id = None
+    if size >= 0:
+        transactional_id = _text(data, pos, size)
+        pos += size
     _need(pos, 6, end)
     acks = primitives.i16(data, pos)
     timeout_ms = primitives.i32(data, pos + 2)
     topic_count, pos = _count(data, pos + 6, end)
     topics = []
     for _ in range(topic_count):
-        name, pos = _text(data, pos, end)
+        size, pos = _text_size(data, pos, end)
+        name = _text(data, pos, size)
+        pos += size
         partition_count, pos = _count(data, pos, end)
         partitions = []
         for _ in range(partition_count):
@@ -102,7 +108,9 @@ def decode_fetch(frame: Buffer, pos: int, version: int) -> FetchParts:
         topic, pos = _topic(data, pos, end, version)
         indexes, pos = _indexes(data, pos, end)
         forgotten.append((topic, indexes))
-    rack_id, pos = _text(data, pos, end)
+    size, pos = _text_size(data, pos, end)
+    rack_id = _text(data, pos, size)
+    pos += size
     cluster_id, state_pos = _fetch_tags(data, pos, end, version)
     replica_epoch = -1
     if state_pos >= 0:
@@ -175,7 +183,10 @@ def _fetch_tags(data: primitives.Data, pos: int, end: int, version: int) -> tupl
         last = tag
         stop = pos + size
         if tag == 0:
-            cluster_id, pos = _maybe_text(data, pos, stop)
+            size, pos = _text_size(data, pos, stop)
+            if size >= 0:
+                cluster_id = _text(data, pos, size)
+                pos += size
             _filled(tag, pos, stop)
         elif tag == 1 and version >= 15:
             _need(pos, 12, stop)
@@ -219,28 +230,27 @@ def _skip_tags(data: primitives.Data, pos: int, end: int) -> int:
 
 def _topic(data: primitives.Data, pos: int, end: int, version: int) -> tuple[str | bytes, int]:
     if version < 13:
-        return _text(data, pos, end)
+        size, pos = _text_size(data, pos, end)
+        return _text(data, pos, size), pos + size
     _need(pos, 16, end)
     return primitives.copy(data, pos, pos + 16), pos + 16
 
 
-def _text(data: primitives.Data, pos: int, end: int) -> tuple[str, int]:
-    text, pos = _maybe_text(data, pos, end)
-    if text is None:
-        raise ProtocolError(f"the text that ends at {pos} may not be null")
-    return text, pos
-
-
-def _maybe_text(data: primitives.Data, pos: int, end: int) -> tuple[str | None, int]:
+def _text_size(data: primitives.Data, pos: int, end: int) -> tuple[int, int]:
+    """How many bytes the text before which `pos` stands has, -1 for null, and where they begin."""
     size, pos = varints.uvarint(data, pos, end)
-    if size == 0:
-        return None, pos
     size -= 1
     _need(pos, size, end)
     if size > 0x7FFF:
         raise ProtocolError(f"a text of {size} bytes at {pos} is longer than the protocol allows")
+    return size, pos
+
+
+def _text(data: primitives.Data, pos: int, size: int) -> str:
+    if size < 0:
+        raise ProtocolError(f"the text before {pos} may not be null")
     try:
-        return primitives.text(data, pos, pos + size), pos + size
+        return primitives.text(data, pos, pos + size)
     except UnicodeDecodeError:
         raise ProtocolError(f"the text at {pos} is not UTF-8") from None
 

@@ -13,8 +13,6 @@ cdef (long long, Py_ssize_t) uvarint(const unsigned char* data, Py_ssize_t pos, 
 @cython.locals(byte="unsigned long long", raw="unsigned long long", shift=int)
 cdef (long long, Py_ssize_t) varint(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end) except *
 
-cdef long long unzigzag(unsigned long long raw) noexcept
-
 cdef unsigned long long zigzag(long long value) noexcept
 
 @cython.locals(size=Py_ssize_t)

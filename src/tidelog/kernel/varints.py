@@ -84,12 +84,7 @@ def varint(data: primitives.Data, pos: int, end: int) -> tuple[int, int]:
                 raise ProtocolError(f"the varint that ends at {pos} has more than 64 bits")
             raw |= (byte & 127) << shift
             shift += 7
-    return unzigzag(raw), pos
-
-
-def unzigzag(raw: int) -> int:
-    """The signed number behind a zig-zag one of 64 bits."""
-    return (raw >> 1) ^ -(raw & 1)
+    return (raw >> 1) ^ -(raw & 1), pos
 
 
 def zigzag(value: int) -> int:
