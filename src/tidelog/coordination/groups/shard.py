@@ -204,6 +204,7 @@ class GroupShard:
         self, request: ConsumerGroupHeartbeatRequest, client: Client
     ) -> Decision[Change, ConsumerGroupHeartbeatResponse]:
         """A member of the consumer protocol joins, goes on, or leaves."""
+        self.consumer.check_request(request)
         group = self.groups.get(request.group_id)
         tombstones: list[Change] = []
         if isinstance(group, ClassicGroup) and request.member_epoch == 0:

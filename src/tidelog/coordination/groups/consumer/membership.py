@@ -76,7 +76,6 @@ class ConsumerMembership:
         self, group: ConsumerGroup, request: Request, client: Client
     ) -> Decision[Change, Response]:
         """Join with epoch 0, go on with the epoch last told, leave with -1 (or -2 if static)."""
-        self._check(request)
         if request.member_epoch < 0:
             return self._leave(group, request)
         known = self._identify(group, request)
@@ -120,7 +119,8 @@ class ConsumerMembership:
 
     # ------------------------------------------------------------------ who it is
 
-    def _check(self, request: Request) -> None:
+    def check_request(self, request: Request) -> None:
+        """Raise if the request contradicts itself, whatever group it is for."""
         for name in ("instance_id", "rack_id"):
             if getattr(request, name) == "":
                 raise InvalidRequest(f"{name} must not be empty")

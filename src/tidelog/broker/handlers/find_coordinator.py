@@ -1,0 +1,60 @@
+"""FindCoordinator (10): where the coordinator of a group or a transaction is.
+
+Versions: 1 key type; 3 is flexible; 4 several keys at once (KIP-699); 6 share groups.  Absent: share groups.
+"""
+
+from tidelog.broker.addresses import address_of
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
+from tidelog.network.peer import Address
+from tidelog.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP, TRANSACTION = 0, 1
+_BATCHED_FROM = 4
+
+
+@handles(FindCoordinatorRequest, "0-6")
+async def find_coordinator(
+    request: FindCoordinatorRequest, ctx: Context
+) -> FindCoordinatorResponse:
+    if ctx.api_version >= _BATCHED_FROM:
+        found = [await _find(key, request.key_type, ctx) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(request.key, request.key_type, ctx)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
+    """One broker coordinates everything, as soon as it can."""
+    try:
+        if key_type not in (GROUP, TRANSACTION):
+            raise InvalidRequest(f"coordinators of key type {key_type} are not served here")
+        if key_type == GROUP:
+            await ctx.broker.groups.find_coordinator(key)
+        host, port = _own_address(ctx)
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
+        )
+    return Coordinator(
+        key=key, node_id=ctx.broker.broker_id, host=host, port=port, error_message=None
+    )
+
+
+def _own_address(ctx: Context) -> Address:
+    """As Metadata tells it, so that the client sees one broker and not two."""
+    this = ctx.broker.image().brokers.get(ctx.broker.broker_id)
+    if this is None:
+        raise CoordinatorNotAvailable
+    return address_of(this, ctx.peer)

@@ -1,0 +1,14 @@
+"""Heartbeat (12): a member says that it is alive, and hears of a rebalance.
+
+Versions: 1 throttles; 3 static members (KIP-345); 4 is flexible.  Absent: nothing.
+"""
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+@handles(HeartbeatRequest, "0-4")
+async def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse:
+    await ctx.broker.groups.heartbeat(request)
+    return HeartbeatResponse()
