@@ -117,7 +117,11 @@ class World:
 
     def _make(self, index: int, timers: ShardTimers[Change]) -> GroupShard:
         env = Environment(
-            self.clock, timers, lambda: self.config, lambda: self.topics, lambda: f"id{next(self.ids)}"
+            self.clock,
+            timers,
+            lambda: self.config,
+            lambda: self.topics,
+            lambda: f"id{next(self.ids)}",
         )
         return GroupShard(env)
 
@@ -221,7 +225,9 @@ class World:
         waiting = await self.join(group=group, **join)
         self.pass_ms(self.config.initial_rebalance_delay_ms)
         joined = waiting.answer
-        await self.sync(joined.member_id, joined.generation_id, {joined.member_id: b"all"}, group=group)
+        await self.sync(
+            joined.member_id, joined.generation_id, {joined.member_id: b"all"}, group=group
+        )
         return joined.member_id, joined.generation_id
 
     # ------------------------------------------------------------------ the consumer protocol

@@ -19,7 +19,9 @@ subscriptions = st.dictionaries(
 
 def specs(subscribed, before=None):
     before = before or {}
-    return {key: MemberSpec(None, ids, before.get(key, frozenset())) for key, ids in subscribed.items()}
+    return {
+        key: MemberSpec(None, ids, before.get(key, frozenset())) for key, ids in subscribed.items()
+    }
 
 
 @given(subscriptions, counts, st.sampled_from(sorted(ASSIGNORS)))
@@ -52,7 +54,9 @@ def test_uniform_is_even_and_keeps_what_it_can(count, partition_counts):
 
 @given(subscriptions, counts)
 @settings(deadline=None)
-def test_uniform_with_mixed_subscriptions_cannot_be_improved_by_one_move(subscribed, partition_counts):
+def test_uniform_with_mixed_subscriptions_cannot_be_improved_by_one_move(
+    subscribed, partition_counts
+):
     made = ASSIGNORS["uniform"](specs(subscribed), partition_counts)
     for giver, places in made.items():
         for topic, _ in places:

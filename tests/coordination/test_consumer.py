@@ -26,7 +26,11 @@ def topic(world):
 
 
 async def join(world, member_id, **more):
-    fields = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": []}
+    fields = {
+        "subscribed_topic_names": ["t"],
+        "rebalance_timeout_ms": REBALANCE_MS,
+        "topic_partitions": [],
+    }
     return await world.consumer_beat(member_id, 0, **(fields | more))
 
 
@@ -37,7 +41,9 @@ def owned(world, *indexes, topic="t"):
 
 def told(response):
     assert response.assignment is not None
-    return sorted(index for each in response.assignment.topic_partitions for index in each.partitions)
+    return sorted(
+        index for each in response.assignment.topic_partitions for index in each.partitions
+    )
 
 
 def group(world):
@@ -187,7 +193,15 @@ async def test_restart(world):
     before = vars(group(world))
     await world.load()
     after = vars(group(world))
-    for name in ("epoch", "assignment_epoch", "members", "target", "topics", "owners", "static_members"):
+    for name in (
+        "epoch",
+        "assignment_epoch",
+        "members",
+        "target",
+        "topics",
+        "owners",
+        "static_members",
+    ):
         assert before[name] == after[name], name
 
 

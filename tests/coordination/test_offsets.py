@@ -40,7 +40,9 @@ def topic(world):
     world.topics.create("t", 2)
 
 
-async def commit(world, offset=5, *, member="", generation=-1, topic="t", index=0, group="g", **more):
+async def commit(
+    world, offset=5, *, member="", generation=-1, topic="t", index=0, group="g", **more
+):
     metadata = more.pop("metadata", "m")
     row = OffsetCommitRequestPartition(
         partition_index=index, committed_offset=offset, committed_metadata=metadata
@@ -58,7 +60,11 @@ async def commit(world, offset=5, *, member="", generation=-1, topic="t", index=
 
 
 def fetch(world, *indexes, topic="t", group="g", require_stable=False, everything=False):
-    topics = None if everything else [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
+    topics = (
+        None
+        if everything
+        else [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
+    )
     request = OffsetFetchRequestGroup(group_id=group, topics=topics)
     found = world.shard.fetch(request, require_stable)
     return {

@@ -65,7 +65,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.classic = Membership(env)
-        self.consumer = ConsumerMembership(env)
+        self.consumer = ConsumerMembership(env, self._maybe_consumer)
 
     # ------------------------------------------------------------------ replay
 
@@ -223,6 +223,10 @@ class GroupShard:
         decision = self.consumer.heartbeat(group, request, client)
         decision.records[:0] = tombstones
         return decision
+
+    def _maybe_consumer(self, group_id: str) -> ConsumerGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
 
     # ------------------------------------------------------------------ offsets
 

@@ -69,8 +69,10 @@ class _Known(NamedTuple):
 class ConsumerMembership:
     """The consumer protocol over the groups of one shard."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, find: Callable[[str], ConsumerGroup | None]) -> None:
         self._env = env
+        self._find = find
+        """A group is asked for anew whenever time has passed: a new one is made by the replay of its records."""
 
     def heartbeat(
         self, group: ConsumerGroup, request: Request, client: Client
@@ -108,14 +110,14 @@ class ConsumerMembership:
         if after != updated or known.is_new:
             records.append(after.assignment_record(group.group_id))
         decision = Decision(self._told(request, known.member, after), records)
-        decision.then = lambda: self._after_heartbeat(group, known, after)
+        decision.then = lambda: self._after_heartbeat(group.group_id, known, after)
         return decision
 
     def start_timers(self, group: ConsumerGroup) -> None:
         """After load: members have a session timeout to show themselves."""
         for member in group.members.values():
-            self._expect_sign_of_life(group, member.member_id)
-            self._expect_revocation(group, member)
+            self._expect_sign_of_life(group.group_id, member.member_id)
+            self._expect_revocation(group.group_id, member)
 
     # ------------------------------------------------------------------ who it is
 
@@ -271,54 +273,55 @@ class ConsumerMembership:
             records.append(group.topics_record(topics))
         records.append(group.epoch_record(group.epoch + 1))
         log.info("group %s rebalances to epoch %d: %s", group.group_id, group.epoch + 1, why)
-        return records, lambda: self._cancel(group, member.member_id)
+        return records, lambda: self._cancel(group.group_id, member.member_id)
 
     # ------------------------------------------------------------------ timers
 
-    def _after_heartbeat(self, group: ConsumerGroup, known: _Known, after: Member) -> None:
+    def _after_heartbeat(self, group_id: str, known: _Known, after: Member) -> None:
+        group = self._find(group_id)
+        assert group is not None, "a heartbeat that is not refused makes its group"
         group.seen_version = self._env.topics().version
         if known.replaced is not None:
-            self._cancel(group, known.replaced)
-        self._expect_sign_of_life(group, after.member_id)
-        self._expect_revocation(group, after)
+            self._cancel(group_id, known.replaced)
+        self._expect_sign_of_life(group_id, after.member_id)
+        self._expect_revocation(group_id, after)
 
-    def _expect_sign_of_life(self, group: ConsumerGroup, member_id: str) -> None:
+    def _expect_sign_of_life(self, group_id: str, member_id: str) -> None:
         def silent() -> Decision[Change, None]:
-            member = group.members.get(member_id)
-            if member is None:
+            group = self._find(group_id)
+            member = group.members.get(member_id) if group is not None else None
+            if group is None or member is None:
                 return Decision(None)
             why = f"{member_id} was silent for its session timeout"
             return Decision(None, *self._fence(group, member, why))
 
         timeout_ms = self._env.config().consumer_session_timeout_ms
-        self._env.timers.schedule((group.group_id, "session", member_id), timeout_ms, silent)
+        self._env.timers.schedule((group_id, "session", member_id), timeout_ms, silent)
 
-    def _expect_revocation(self, group: ConsumerGroup, member: Member) -> None:
+    def _expect_revocation(self, group_id: str, member: Member) -> None:
         """A member that must give up partitions has its rebalance timeout to do so."""
-        key = (group.group_id, "revoke", member.member_id)
+        key = (group_id, "revoke", member.member_id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._env.timers.cancel(key)
             return
         if key in self._env.timers:
             return
-        epoch = member.epoch
 
         def late() -> Decision[Change, None]:
-            now = group.members.get(member.member_id)
-            if (
-                now is None
-                or now.epoch != epoch
-                or now.state is not MemberState.UNREVOKED_PARTITIONS
-            ):
+            group = self._find(group_id)
+            now = group.members.get(member.member_id) if group is not None else None
+            if group is None or now is None or now.epoch != member.epoch:
+                return Decision(None)
+            if now.state is not MemberState.UNREVOKED_PARTITIONS:
                 return Decision(None)
             why = f"{member.member_id} did not give up its partitions in time"
             return Decision(None, *self._fence(group, now, why))
 
         self._env.timers.schedule(key, member.rebalance_timeout_ms, late)
 
-    def _cancel(self, group: ConsumerGroup, member_id: str) -> None:
+    def _cancel(self, group_id: str, member_id: str) -> None:
         for kind in ("session", "revoke"):
-            self._env.timers.cancel((group.group_id, kind, member_id))
+            self._env.timers.cancel((group_id, kind, member_id))
 
     # ------------------------------------------------------------------ answer
 
