@@ -1,0 +1,55 @@
+"""DescribeProducers (61): which producers a partition remembers, and what they have open (KIP-664).
+
+Version 0.  Absent: nothing.
+"""
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.errors import KafkaError
+from tidelog.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+@handles(DescribeProducersRequest, "0")
+def describe_producers(
+    request: DescribeProducersRequest, ctx: Context
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(topic.name, index, ctx) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(topic: str, index: int, ctx: Context) -> PartitionResponse:
+    try:
+        log = ctx.broker.partitions.get(topic, index).log
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message
+        )
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer_id, producer in log.producers.by_id.items()
+        ],
+    )
