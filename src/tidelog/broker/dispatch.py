@@ -168,7 +168,13 @@ class Dispatcher:
             else:
                 pos = parse_request_header(frame).body_pos
         if handler.by_frame:
-            return self._run_by_frame(handler, peer, frame, version, correlation_id, pos)
+            try:
+                answer: Answer = handler.run(
+                    self._services, peer, frame, version, correlation_id, pos
+                )
+            except ProtocolError as error:
+                raise ProtocolError(f"{handler.name} v{version}: {error}") from None
+            return answer
         # A handler may keep parts of its request after it has returned; the frame is the network's.
         request, _ = decode(handler.request, bytes(frame), pos, version)
         client_id = _client_id(frame, client_bytes)
@@ -195,21 +201,6 @@ class Dispatcher:
         )
         told = ApiVersionsResponse(error_code=UnsupportedVersion.code, api_keys=[known])
         return encode_response(told, 0, correlation_id)
-
-    def _run_by_frame(
-        self,
-        handler: Handler,
-        peer: Peer,
-        frame: memoryview,
-        version: int,
-        correlation_id: int,
-        pos: int,
-    ) -> Answer:
-        try:
-            answer: Answer = handler.run(self._services, peer, frame, version, correlation_id, pos)
-        except ProtocolError as error:
-            raise ProtocolError(f"{handler.name} v{version}: {error}") from None
-        return answer
 
     def _run(self, handler: Handler, request: Any, ctx: Context) -> Answer:
         if handler.is_async:

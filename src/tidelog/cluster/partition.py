@@ -155,8 +155,11 @@ class Partition:
             if self._flush is None:
                 if log.flush_due():
                     self._start_flush()
-                else:
+                elif self.watchers or self._commit_waiters:
                     self._advance(log.log_end_offset)
+                else:
+                    log.high_watermark = log.log_end_offset
+                    self._unseen_bytes = 0
         return appended
 
     def flushed(self, last_offset: int) -> "asyncio.Future[None] | None":

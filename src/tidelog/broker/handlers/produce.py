@@ -51,10 +51,6 @@ _log = logging.getLogger(__name__)
 # One partition, no error, from version 9 on:
 #   length | correlation id | tags | 1 topic | its name | 1 partition |
 #   index | error | base offset | append time | log start | no record errors | no message | tags | tags | throttle | tags
-_HEAD = Packer(">ii")
-_TAIL = Packer(">ihqqqBBBBiB")
-_HEAD_REST_BYTES = _HEAD.size - 4 + _TAIL.size
-
 Written = tuple[Partition, Appended]
 Outcome = Written | KafkaError
 Topics = list[tuple[str, list[tuple[int, memoryview | None]]]]
@@ -104,32 +100,30 @@ def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[int, int, To
 def _usual(
     name: str, index: int, partition: Partition, appended: Appended, correlation_id: int
 ) -> bytes:
-    prefix = _prefix(name)
-    return (
-        _HEAD.pack(_HEAD_REST_BYTES + len(prefix), correlation_id)
-        + prefix
-        + _TAIL.pack(
-            index,
-            0,
-            appended.base_offset,
-            appended.log_append_time_ms,
-            partition.log.log_start_offset,
-            1,
-            0,
-            0,
-            0,
-            0,
-            0,
-        )
+    packer, length, prefix = _template(name)
+    return packer.pack(
+        length,
+        correlation_id,
+        prefix,
+        index,
+        0,
+        appended[0],
+        appended[2],
+        partition.log.log_start_offset,
+        b"\x01",
     )
 
 
 @lru_cache(maxsize=4096)
-def _prefix(name: str) -> bytes:
+def _template(name: str) -> tuple[Packer, int, bytes]:
+    """How the answer for a topic is packed, its length, and the bytes that name the topic."""
     raw = name.encode()
-    out = bytearray(b"\x00\x02")
-    write_uvarint(out, len(raw) + 1)
-    return bytes(out + raw + b"\x02")
+    prefix = bytearray(b"\x00\x02")
+    write_uvarint(prefix, len(raw) + 1)
+    prefix += raw + b"\x02"
+    # "9s" begins with the empty array of record errors; null message, tags, throttle time and tags are zeros.
+    packer = Packer(f">ii{len(prefix)}sihqqq9s")
+    return packer, packer.size - 4, bytes(prefix)
 
 
 # ---------------------------------------------------------------------- appending
