@@ -6,6 +6,8 @@ The extensions are optional: without a C compiler the install goes on and the `.
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 KERNEL = Path("src/tidelog/kernel")
 NEVER_COMPILED = {"primitives"}  # its .pxd holds the C twins that the others use
@@ -44,4 +46,18 @@ def extensions() -> list[Extension]:
     )
 
 
-setup(ext_modules=extensions())
+class BuildAllOrNone(build_ext):
+    """Builds every extension, or goes on without any: the compiled modules need each other's C functions."""
+
+    def build_extensions(self) -> None:
+        """Build; a compiler that is missing or fails is told of, and is no error."""
+        try:
+            for extension in self.extensions:
+                self.build_extension(extension)
+        except (CCompilerError, ExecError, PlatformError, OSError) as error:
+            self.warn(f"the kernel could not be compiled and will be interpreted, slower: {error}")
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})
