@@ -19,6 +19,7 @@ import logging
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from uuid import UUID, uuid4
 
 from tidelog.broker.addresses import Listener as ListenerAddress
@@ -30,6 +31,7 @@ from tidelog.broker.context import Services
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
+from tidelog.broker.late import Late
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.settings import BrokerSettings
@@ -46,7 +48,6 @@ from tidelog.cluster.partition import Partitions
 from tidelog.cluster.tail import Tail, difference
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
-from tidelog.coordination.groups.coordinator import GroupCoordinator
 from tidelog.errors import StartError
 from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
 from tidelog.metastore.sqlite import SqliteMetastore
@@ -60,6 +61,9 @@ from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from tidelog.coordination.groups.coordinator import GroupCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +99,10 @@ class Broker:
         self._session: Session | None = None
         self._hub: Hub | None = None
         self._logs: LogManager | None = None
-        self._groups: GroupCoordinator | None = None
+        self._groups: Late | None = None
         self._sockets: list[tuple[socket.socket, ListenerAddress]] = []
         """Bound, and not yet given to a listener."""
+        self._waiting: Waiting | None = None
         self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
@@ -120,8 +125,10 @@ class Broker:
         """Answer what is in flight, sync, and leave the mark of a clean stop."""
         for listener in self._listeners:
             listener.close()
-        if self._groups is not None:
+        if self._groups is not None and self._groups.is_made:
             await self._groups.stop()
+        if self._waiting is not None:
+            self._waiting.close()  # fetches that wait are answered with what there is
         if self._hub is not None:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
@@ -222,14 +229,20 @@ class Broker:
         self, tail: Tail, logs: LogManager, partitions: Partitions, controller: Controller
     ) -> Services:
         loop = asyncio.get_running_loop()
-        self._groups = GroupCoordinator(
-            clock=self._clock,
-            image=lambda: tail.image,
-            partitions=partitions,
-            ensure_topic=controller.ensure_topic,
-            config=lambda: self._settings.groups,
-            call_later=loop.call_later,
-        )
+
+        def make_groups() -> "GroupCoordinator":
+            from tidelog.coordination.groups.coordinator import GroupCoordinator
+
+            return GroupCoordinator(
+                clock=self._clock,
+                image=lambda: tail.image,
+                partitions=partitions,
+                ensure_topic=controller.ensure_topic,
+                config=lambda: self._settings.groups,
+                call_later=loop.call_later,
+            )
+
+        self._groups = Late(make_groups)
         return Services(
             broker_id=self._broker_id,
             cluster_id=self.cluster_id,
@@ -239,9 +252,9 @@ class Broker:
             partitions=partitions,
             logs=logs,
             controller=controller,
-            groups=self._groups,
+            groups=cast("GroupCoordinator", self._groups),
             producer_ids=ProducerIds(controller),
-            waiting=Waiting(self._clock, loop),
+            waiting=waiting,
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
         )
 
@@ -265,17 +278,19 @@ class Broker:
         return records
 
     def _start_groups(self, services: Services, tail: Tail) -> None:
-        groups = services.groups
-        groups.start()
-        tail.subscribe(lambda _, delta: self._groups_follow(groups, delta))
+        """Load the groups that there are; a broker without any waits for the first."""
+        if CONSUMER_OFFSETS in tail.image.topics:
+            # Produce and fetch need not wait for it.
+            asyncio.get_running_loop().call_soon(services.groups.start)
+        tail.subscribe(lambda _, delta: self._groups_follow(services, delta))
 
-    def _groups_follow(self, groups: GroupCoordinator, delta: Delta) -> None:
+    def _groups_follow(self, services: Services, delta: Delta) -> None:
         for topic in delta.created:
             if topic.name == CONSUMER_OFFSETS:
-                groups.start()
-        if delta.deleted:
+                services.groups.start()
+        if delta.deleted and self._groups is not None and self._groups.is_made:
             names = [topic.name for topic in delta.deleted]
-            self._background.run("deletion of offsets", groups.topics_deleted(names))
+            self._background.run("deletion of offsets", services.groups.topics_deleted(names))
 
     def _start_background(self, tail: Tail, logs: LogManager) -> None:
         broker = self._settings.broker
