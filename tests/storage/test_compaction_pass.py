@@ -286,7 +286,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(STEPS, min_size=3, max_size=60))
 def test_any_history_keeps_its_meaning(steps: list[tuple]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -262,19 +262,21 @@ class Cleaner:
             await self._flusher.flush(log, dirt.first_uncleanable_offset)
         except KafkaStorageError as error:
             return self._failed(log, Failed(str(error), corrupt=False))
-        sizes = {each: each.size for each in log.segments}
         job = self._job(log, dirt)
-        by_base = {each.base_offset: each for each in sizes}
+        read = {each.base_offset: (each, each.size) for each in log.segments}
         mapped = await worker.begin(job, self.config.io_max_bytes_per_second / self._workers)
         if isinstance(mapped, Failed):
-            return self._failed(log, mapped)
+            bases = [each.base_offset for each in job.segments]
+            if not self._changed(log, job, bases, read):
+                self._failed(log, mapped)
+            return False
         for group in mapped.groups:
             cleaned = await worker.clean(group)
+            # First of all: what was read from a log that is being truncated may be anything.
+            if self._changed(log, job, group, read):
+                return False
             if isinstance(cleaned, Failed):
                 return self._failed(log, cleaned)
-            old = [by_base[base] for base in group]
-            if not self._unchanged(log, job, old, sizes):
-                return self._abandoned(log, job, group[0])
             try:
                 log.replace_segments([group[0]], group)
             except KafkaStorageError as error:
@@ -325,14 +327,6 @@ class Cleaner:
                 # Nothing is lost by it: after a restart the log is cleaned from an earlier offset.
                 _logger.error("%s could not be written: %s", path, error)
 
-    def _unchanged(self, log: Log, job: Job, old: list[Segment], sizes: dict[Segment, int]) -> bool:
-        """Whether the log still has these segments as they were read: not cut, truncated or deleted."""
-        if log.failure is not None or log.directory != job.directory:
-            return False
-        present = set(log.segments[:-1])
-        same = all(each in present and each.size == sizes[each] for each in old)
-        return same and any(each is log for each in self._logs())
-
     # ------------------------------------------------------------------ outcomes
 
     def _count(self, cleaned: Cleaned) -> None:
@@ -362,13 +356,24 @@ class Cleaner:
             _logger.error("%s could not be compacted this time: %s", partition, failed.reason)
         return False
 
-    def _abandoned(self, log: Log, job: Job, base_offset: int) -> bool:
+    def _changed(
+        self, log: Log, job: Job, bases: list[int], read: dict[int, tuple[Segment, int]]
+    ) -> bool:
+        """Whether the log was cut, truncated or deleted since it was read; then the pass is given up."""
+        there = log.failure is None and any(each is log for each in self._logs())
+        closed = {each: each.size for each in log.segments[:-1]}
+        if (
+            there
+            and log.directory == job.directory
+            and all(closed.get(read[base][0]) == read[base][1] for base in bases)
+        ):
+            return False
         self.counters.abandoned += 1
         _logger.info("%s changed while it was cleaned; the pass is given up", log.topic_partition)
-        for path in cleaned_paths(job.directory, base_offset).values():
+        for path in cleaned_paths(job.directory, bases[0]).values():
             with contextlib.suppress(OSError):
                 self._files.remove(path)
-        return False
+        return True
 
     def _rest(self, partition: TopicPartition) -> None:
         self._resting[partition] = self._clock.monotonic() + _REST_SECONDS

@@ -44,8 +44,8 @@ class WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
-            "-m",
-            "tidelog.storage.cleaner_worker",
+            "-c",
+            "from tidelog.storage.cleaner_worker import main; main()",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environment,

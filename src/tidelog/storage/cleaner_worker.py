@@ -1,7 +1,7 @@
 """The process that compacts: reads jobs from its standard input, answers on its standard output.
 
-The cleaner starts it when first needed (`python -m tidelog.storage.cleaner_worker`) and keeps it.  It imports little,
-runs at a lower priority than the broker, and ends when its standard input does: with the broker, however that ends.
+The cleaner starts it when first needed (`cleaner_process`) and keeps it.  It imports little, runs at a lower priority
+than the broker, and ends when its standard input does: with the broker, however that ends.
 
 A message is a length and a pickle; both ends are tidelog, and nobody else holds the pipes.
 
@@ -114,7 +114,3 @@ def _receive(source: BinaryIO, inbox: "SimpleQueue[Any]") -> None:
     while len(prefix := source.read(LENGTH.size)) == LENGTH.size:
         inbox.put(pickle.loads(source.read(LENGTH.unpack(prefix)[0])))
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
