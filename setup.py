@@ -3,6 +3,7 @@
 The extensions are optional: without a C compiler the install goes on and the `.py` files are used as they are.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -52,8 +53,8 @@ class BuildAllOrNone(build_ext):
     def build_extensions(self) -> None:
         """Build; a compiler that is missing or fails is told of, and is no error."""
         try:
-            for extension in self.extensions:
-                self.build_extension(extension)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(self.build_extension, self.extensions))
         except (CCompilerError, ExecError, PlatformError, OSError) as error:
             self.warn(f"the kernel could not be compiled and will be interpreted, slower: {error}")
             for extension in self.extensions:
