@@ -1,17 +1,23 @@
 """Decisions about the members of a classic group: join, sync, heartbeat, leave, and what timers do.
 
 Each returns a `Decision`; answers that must wait for the group are kept with the member as `Reply`s.
-Every rebalance begins in `_prepare_rebalance`, which logs its reason, and its joining ends in `_complete_join`.
+The course of a rebalance is in `rebalancer.py`.
 
 Absent: classic members inside a KIP-848 group (online migration); the shard refuses to mix the two.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
+from tidelog.coordination.groups.classic.answers import joined, members_of, synced
 from tidelog.coordination.groups.classic.group import ClassicGroup
 from tidelog.coordination.groups.classic.member import Member, Protocols
+from tidelog.coordination.groups.classic.rebalancer import (
+    Rebalancer,
+    Step,
+    session_timer,
+    sync_timer,
+)
 from tidelog.coordination.groups.classic.states import (
     COMPLETING,
     DEAD,
@@ -38,14 +44,11 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
-    JoinGroupResponseMember,
 )
 from tidelog.protocol.messages.leave_group import MemberIdentity
-from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupRequest
 
 log = logging.getLogger(__name__)
-
-Step = Decision[Change, None]
 
 MEMBER_ID_REQUIRED_FROM = 4
 """JoinGroup version from which a new member must come twice (KIP-394)."""
@@ -60,6 +63,15 @@ class Membership:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
+        self._rebalancer = Rebalancer(env)
+
+    def start_timers(self, group: ClassicGroup) -> None:
+        """After load: members have a session timeout to show themselves."""
+        self._rebalancer.start_timers(group)
+
+    def stop_timers(self, group: ClassicGroup) -> None:
+        """The group is gone."""
+        self._rebalancer.stop_timers(group)
 
     # ------------------------------------------------------------------ join
 
@@ -73,7 +85,7 @@ class Membership:
         protocols = tuple((each.name, each.metadata) for each in request.protocols)
         if not self._has_room(group, request.member_id):
             if request.member_id in group.members:
-                self._remove(group, request.member_id, UnknownMemberId(), step)
+                self._rebalancer.remove(group, request.member_id, UnknownMemberId(), step)
             raise GroupMaxSizeReached
         if not group.supports(request.protocol_type, protocols):
             raise InconsistentGroupProtocol(_no_common_protocol(group, request))
@@ -108,7 +120,7 @@ class Membership:
             self._rejoin_static(group, request, protocols, client, member_id, reply, step)
         elif instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_FROM:
             group.pending_joins.add(member_id)
-            self._expect_sign_of_life(group, member_id, request.session_timeout_ms)
+            self._rebalancer.expect_sign_of_life(group, member_id, request.session_timeout_ms)
             answer = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id)
             step.answers.append((reply, answer))
         else:
@@ -136,15 +148,15 @@ class Membership:
             why = f"the leader {member_id} rejoins"
         elif same:
             # The answer to its last join was lost, or a follower asks again.
-            members = _members_of(group) if group.state is COMPLETING else []
-            step.answers.append((reply, _joined(group, member, members)))
+            members = members_of(group) if group.state is COMPLETING else []
+            step.answers.append((reply, joined(group, member, members)))
             return
         else:
             why = f"{member_id} changed its subscription or protocols"
         if request.reason:
             why += f" ({request.reason})"
         self._update(member, request, protocols, client, reply, step)
-        self._rebalance(group, why, step)
+        self._rebalancer.rebalance(group, why, step)
 
     def _add(
         self,
@@ -170,11 +182,11 @@ class Membership:
         if group.state is PREPARING and group.came_from is EMPTY:
             group.member_added = True
         group.add(member, request.protocol_type)
-        self._expect_sign_of_life(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalancer.expect_sign_of_life(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         why = f"{member_id} joins"
         if request.reason:
             why += f" ({request.reason})"
-        self._rebalance(group, why, step)
+        self._rebalancer.rebalance(group, why, step)
 
     def _update(
         self,
@@ -213,15 +225,15 @@ class Membership:
             self._replace_quietly(group, old, request, protocols, client, new_id, reply, step)
             return
         self._fence(old, step)
-        self._env.timers.cancel(_session(group, old_id))
+        self._env.timers.cancel(session_timer(group, old_id))
         member = group.replace_static(old_id, new_id)
-        self._expect_sign_of_life(group, new_id, member.session_timeout_ms)
+        self._rebalancer.expect_sign_of_life(group, new_id, member.session_timeout_ms)
         self._update(member, request, protocols, client, reply, step)
         why = f"the static member {instance_id} came back as {new_id} with other protocols"
         if group.state is COMPLETING:
             # The leader is about to assign to the old id.
             why = f"the static member {instance_id} came back as {new_id} during the rebalance"
-        self._rebalance(group, why, step)
+        self._rebalancer.rebalance(group, why, step)
 
     def _keeps_protocol(self, group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
         before, member.protocols = member.protocols, protocols
@@ -260,11 +272,11 @@ class Membership:
         def replaced() -> None:
             member = group.members[new_id]
             self._update(member, request, protocols, client, None, step)
-            self._env.timers.cancel(_session(group, old_id))
-            self._expect_sign_of_life(group, new_id, member.session_timeout_ms)
+            self._env.timers.cancel(session_timer(group, old_id))
+            self._rebalancer.expect_sign_of_life(group, new_id, member.session_timeout_ms)
             is_leader = group.leader == new_id
             can_skip = client.api_version >= SKIP_ASSIGNMENT_FROM
-            answer = _joined(group, member, _members_of(group) if is_leader and can_skip else [])
+            answer = joined(group, member, members_of(group) if is_leader and can_skip else [])
             answer.skip_assignment = is_leader and can_skip
             if not can_skip:
                 # An old client that is told it leads would assign anew: it is told of the id it had.
@@ -285,99 +297,6 @@ class Membership:
                 step.answers.append((waiting, FencedInstanceId()))
         member.awaiting_join = member.awaiting_sync = None
 
-    # ------------------------------------------------------------------ rebalance
-
-    def _rebalance(self, group: ClassicGroup, why: str, step: Step) -> None:
-        """Begin a rebalance, or see whether the one that runs is now complete."""
-        if group.state is PREPARING:
-            self._maybe_complete_join(group, step)
-        else:
-            self._prepare_rebalance(group, why, step)
-
-    def _prepare_rebalance(self, group: ClassicGroup, why: str, step: Step) -> None:
-        log.info(
-            "group %s rebalances from generation %d (%s, %d members): %s",
-            group.group_id, group.generation, group.state.value, len(group.members), why,
-        )  # fmt: skip
-        now_ms = self._env.clock.now_ms()
-        for member in group.members.values():
-            if member.awaiting_sync is not None:
-                step.answers.append((member.awaiting_sync, RebalanceInProgress()))
-                member.awaiting_sync = None
-                self._expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
-        group.pending_syncs.clear()
-        self._env.timers.cancel(_sync_timer(group))
-        if group.state is EMPTY:
-            group.become(PREPARING, now_ms)
-            self._wait_for_more(group, max(0, group.rebalance_timeout_ms))
-        else:
-            group.become(PREPARING, now_ms)
-            self._at(group, _join_timer(group), group.rebalance_timeout_ms, self._complete_join)
-            self._maybe_complete_join(group, step)
-
-    def _wait_for_more(self, group: ClassicGroup, remaining_ms: int) -> None:
-        """The first rebalance waits a little, and again while new members come, up to the rebalance timeout."""
-        delay_ms = min(self._env.config().initial_rebalance_delay_ms, remaining_ms)
-        group.member_added = False
-
-        def waited(group: ClassicGroup, step: Step) -> None:
-            if group.member_added and remaining_ms > delay_ms:
-                self._wait_for_more(group, remaining_ms - delay_ms)
-            else:
-                self._complete_join(group, step)
-
-        self._at(group, _join_timer(group), delay_ms, waited)
-
-    def _maybe_complete_join(self, group: ClassicGroup, step: Step) -> None:
-        # The first rebalance ends by its timer alone; see `_wait_for_more`.
-        if group.came_from is not EMPTY and group.all_joined:
-            self._complete_join(group, step)
-
-    def _complete_join(self, group: ClassicGroup, step: Step) -> None:
-        """Joining is over: who has not come back is out, and the next generation begins."""
-        if group.state is not PREPARING:
-            return
-        late = [m.member_id for m in group.members.values() if m.awaiting_join is None]
-        for member_id in late:
-            # A static member may be restarting: its session timeout decides, not the rebalance.
-            if group.members[member_id].group_instance_id is None:
-                log.info("group %s: %s did not rejoin in time", group.group_id, member_id)
-                self._env.timers.cancel(_session(group, member_id))
-                group.remove(member_id)
-        if group.members and not group.elect_joined_leader():
-            self._at(group, _join_timer(group), group.rebalance_timeout_ms, self._complete_join)
-            return
-        self._env.timers.cancel(_join_timer(group))
-        now_ms = self._env.clock.now_ms()
-        if not group.members:
-            log.info("group %s is empty after generation %d", group.group_id, group.generation)
-            step.records.append(group.to_empty_record(now_ms))
-            return
-        group.next_generation(now_ms)
-        log.info(
-            "group %s: generation %d has %d members, protocol %s, leader %s",
-            group.group_id, group.generation, len(group.members), group.protocol, group.leader,
-        )  # fmt: skip
-        self._at(group, _sync_timer(group), group.rebalance_timeout_ms, self._expire_syncs)
-        for member in group.members.values():
-            member.is_new = False
-            if member.awaiting_join is not None:
-                answer = _joined(group, member, _members_of(group))
-                step.answers.append((member.awaiting_join, answer))
-                member.awaiting_join = None
-            if member.group_instance_id is None or member.member_id not in late:
-                self._expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
-
-    def _expire_syncs(self, group: ClassicGroup, step: Step) -> None:
-        """Members that joined but never asked for their assignment are out."""
-        if group.state not in (COMPLETING, STABLE) or not group.pending_syncs:
-            return
-        late = sorted(group.pending_syncs)
-        for member_id in late:
-            self._env.timers.cancel(_session(group, member_id))
-            group.remove(member_id)
-        self._prepare_rebalance(group, f"{', '.join(late)} did not sync in time", step)
-
     # ------------------------------------------------------------------ sync
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, reply: Reply) -> Step:
@@ -393,8 +312,8 @@ class Membership:
         _refuse(TABLE[group.state].sync)
         group.pending_syncs.discard(member.member_id)
         if group.state is STABLE:
-            self._expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
-            step.answers.append((reply, _synced(group, member.assignment)))
+            self._rebalancer.expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
+            step.answers.append((reply, synced(group, member.assignment)))
         elif group.leader == member.member_id:
             self._assign(group, request, member, reply, step)
         else:
@@ -415,24 +334,24 @@ class Membership:
         assignments = {each.member_id: each.assignment for each in request.assignments}
         step.records.append(group.to_record(assignments, self._env.clock.now_ms()))
         answers: list[tuple[Reply, Any]] = [
-            (reply, _synced(group, assignments.get(leader.member_id, b"")))
+            (reply, synced(group, assignments.get(leader.member_id, b"")))
         ]
         for each in group.members.values():
             if each.awaiting_sync is not None:
-                answer = _synced(group, assignments.get(each.member_id, b""))
+                answer = synced(group, assignments.get(each.member_id, b""))
                 answers.append((each.awaiting_sync, answer))
         step.answers += answers
 
         def assigned() -> None:
             for each in group.members.values():
                 each.awaiting_sync = None
-                self._expect_sign_of_life(group, each.member_id, each.session_timeout_ms)
+                self._rebalancer.expect_sign_of_life(group, each.member_id, each.session_timeout_ms)
 
         step.then = assigned
 
     def _stop_sync_timer_if_all_came(self, group: ClassicGroup) -> None:
         if not group.pending_syncs:
-            self._env.timers.cancel(_sync_timer(group))
+            self._env.timers.cancel(sync_timer(group))
 
     # ------------------------------------------------------------------ heartbeat and leave
 
@@ -443,7 +362,7 @@ class Membership:
         member = group.validate(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise IllegalGeneration
-        self._expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
+        self._rebalancer.expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
         _refuse(TABLE[group.state].heartbeat)
         return Decision(None)
 
@@ -451,7 +370,7 @@ class Membership:
         """Something other than a heartbeat shows that the member lives."""
         member = group.members.get(member_id)
         if member is not None and group.state in (PREPARING, STABLE):
-            self._expect_sign_of_life(group, member_id, member.session_timeout_ms)
+            self._rebalancer.expect_sign_of_life(group, member_id, member.session_timeout_ms)
 
     def leave(
         self, group: ClassicGroup, leavers: list[MemberIdentity]
@@ -471,7 +390,7 @@ class Membership:
         if gone:
             reasons = "; ".join(sorted({each.reason for each in leavers if each.reason}))
             why = f"{', '.join(gone)} left" + (f" ({reasons})" if reasons else "")
-            self._after_removal(group, why, step)
+            self._rebalancer.after_removal(group, why, step)
         return Decision(codes, step.records, step.then, step.answers)
 
     def _leave_one(self, group: ClassicGroup, leaver: MemberIdentity, step: Step) -> str:
@@ -481,122 +400,17 @@ class Membership:
             member_id = group.static_members.get(instance_id, "")
         if member_id in group.pending_joins:
             group.pending_joins.discard(member_id)
-            self._env.timers.cancel(_session(group, member_id))
+            self._env.timers.cancel(session_timer(group, member_id))
             return member_id
         group.validate(member_id, instance_id)
-        self._remove(group, member_id, UnknownMemberId(), step)
+        self._rebalancer.remove(group, member_id, UnknownMemberId(), step)
         return member_id
-
-    def _remove(self, group: ClassicGroup, member_id: str, error: KafkaError, step: Step) -> None:
-        member = group.members[member_id]
-        for waiting in (member.awaiting_join, member.awaiting_sync):
-            if waiting is not None:
-                step.answers.append((waiting, error))
-        self._env.timers.cancel(_session(group, member_id))
-        group.remove(member_id)
-
-    def _after_removal(self, group: ClassicGroup, why: str, step: Step) -> None:
-        if group.state in (STABLE, COMPLETING):
-            self._prepare_rebalance(group, why, step)
-        elif group.state is PREPARING:
-            log.info("group %s, while it rebalances: %s", group.group_id, why)
-            self._maybe_complete_join(group, step)
-
-    # ------------------------------------------------------------------ timers
-
-    def start_timers(self, group: ClassicGroup) -> None:
-        """After load: members have a session timeout to show themselves."""
-        for member in group.members.values():
-            self._expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
-
-    def stop_timers(self, group: ClassicGroup) -> None:
-        """The group is gone."""
-        for member_id in [*group.members, *group.pending_joins]:
-            self._env.timers.cancel(_session(group, member_id))
-        self._env.timers.cancel(_join_timer(group))
-        self._env.timers.cancel(_sync_timer(group))
-
-    def _expect_sign_of_life(self, group: ClassicGroup, member_id: str, within_ms: int) -> None:
-        def expired(group: ClassicGroup, step: Step) -> None:
-            self._expire_session(group, member_id, step)
-
-        self._at(group, _session(group, member_id), within_ms, expired)
-
-    def _expire_session(self, group: ClassicGroup, member_id: str, step: Step) -> None:
-        if member_id in group.pending_joins:
-            group.pending_joins.discard(member_id)
-            self._after_removal(group, f"{member_id} never joined", step)
-            return
-        member = group.members.get(member_id)
-        if member is None or (member.is_waiting and not member.is_new):
-            return
-        self._remove(group, member_id, UnknownMemberId(), step)
-        self._after_removal(group, f"{member_id} was silent for its session timeout", step)
-
-    def _at(
-        self,
-        group: ClassicGroup,
-        key: tuple[str, ...],
-        delay_ms: int,
-        act: Callable[[ClassicGroup, Step], None],
-    ) -> None:
-        def decide() -> Step:
-            step: Step = Decision(None)
-            if group.state is not DEAD:
-                act(group, step)
-            return step
-
-        self._env.timers.schedule(key, delay_ms, decide)
-
-
-def _session(group: ClassicGroup, member_id: str) -> tuple[str, ...]:
-    return (group.group_id, "session", member_id)
-
-
-def _join_timer(group: ClassicGroup) -> tuple[str, ...]:
-    return (group.group_id, "join")
-
-
-def _sync_timer(group: ClassicGroup) -> tuple[str, ...]:
-    return (group.group_id, "sync")
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 has one timeout for both."""
     timeout_ms = request.rebalance_timeout_ms
     return timeout_ms if timeout_ms >= 0 else request.session_timeout_ms
-
-
-def _members_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """What the leader needs to assign."""
-    return [
-        JoinGroupResponseMember(
-            member_id=each.member_id,
-            group_instance_id=each.group_instance_id,
-            metadata=each.metadata(group.protocol),
-        )
-        for each in group.members.values()
-    ]
-
-
-def _joined(
-    group: ClassicGroup, member: Member, members: list[JoinGroupResponseMember]
-) -> JoinGroupResponse:
-    """The member is in this generation; `members` are told to the leader alone."""
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        leader=group.leader or "",
-        member_id=member.member_id,
-        members=members if group.leader == member.member_id else [],
-    )
-
-
-def _synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
-    )
 
 
 def _check_protocol(what: str, theirs: str | None, ours: str | None) -> None:
