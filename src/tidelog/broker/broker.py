@@ -229,6 +229,7 @@ class Broker:
         self, tail: Tail, logs: LogManager, partitions: Partitions, controller: Controller
     ) -> Services:
         loop = asyncio.get_running_loop()
+        waiting = self._waiting = Waiting(self._clock, loop)
 
         def make_groups() -> "GroupCoordinator":
             from tidelog.coordination.groups.coordinator import GroupCoordinator
@@ -348,6 +349,8 @@ class Broker:
             self._settings = in_force(self._static, image, self._broker_id)
             services.settings = self._settings
             services.logs.config = self._settings.log
+            if self._hub is not None:
+                self._hub.set_config(self._settings.network)
             if self._cleaner is not None:
                 self._cleaner.config = self._settings.cleaner
             log.info("the settings of the broker have changed")
