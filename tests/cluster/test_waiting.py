@@ -92,6 +92,18 @@ def test_bytes_before_the_wanted_offset_or_the_stable_end_do_not_count():
     assert woken == ["ahead", "committed"]
 
 
+def test_bytes_of_a_transaction_count_when_it_ends():
+    schedule, waiting, woken = setup()
+    part = Part()
+    waiting.wait({part: 0}, 1, 100, 1000, lambda: woken.append(1))
+    part.grow(99, stable=False)
+    schedule.run()
+    assert woken == []
+    part.grow(1)
+    schedule.run()
+    assert woken == [1]
+
+
 def test_a_partition_that_fails_wakes_its_reader_once():
     schedule, waiting, woken = setup()
     one, two = Part(), Part()

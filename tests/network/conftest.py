@@ -64,6 +64,11 @@ class Rig:
         sock.setblocking(False)
         return sock
 
+    async def breathe(self) -> None:
+        """Let the loop do all that it can do now; loopback delivers at once."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
     async def settle(self, condition: Callable[[], bool]) -> None:
         """Let the loop run until `condition` holds."""
         async with asyncio.timeout(5):

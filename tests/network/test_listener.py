@@ -51,6 +51,15 @@ async def test_connections_beyond_the_limit_wait_for_a_place(rig_of):
     assert await second.receive() == b"waiting"
 
 
+async def test_limits_may_change_while_it_runs(rig_of):
+    rig = rig_of(lambda peer, frame: None, max_connections_per_ip=1)
+    await rig.connect()
+    assert await (await rig.connect()).ended()
+    rig.hub.set_config(NetworkConfig(max_connections_per_ip=2))
+    await rig.connect()
+    await rig.settle(lambda: len(rig.hub.connections) == 2)
+
+
 def test_exceptions_by_address():
     config = NetworkConfig(
         max_connections_per_ip=5, max_connections_per_ip_overrides=("10.0.0.1:7", "::1:9")

@@ -13,6 +13,7 @@ Runs on the loop alone; nothing here is locked.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import Protocol
 from uuid import UUID
@@ -23,6 +24,7 @@ from tidelog.errors import (
     KafkaStorageError,
     NotEnoughReplicas,
     UnknownLeaderEpoch,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -32,6 +34,8 @@ from tidelog.records.validate import Rules
 from tidelog.storage.config import LogConfig
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Appended, Log, Region
+
+_log = logging.getLogger(__name__)
 
 _IN_SYNC = 1
 """Replicas in sync: the leader alone, there are no followers yet."""
@@ -271,6 +275,9 @@ class Partition:
             self._fail_commits(
                 KafkaStorageError(f"the flush of {log.topic_partition} failed: {error}")
             )
+        except Exception:  # noqa: BLE001  (the root of the task)
+            self._fail_commits(UnknownServerError())
+            _log.exception("the flush of %s failed", log.topic_partition)
         finally:
             self._flush = None
 

@@ -37,7 +37,16 @@ class Scheduler(Protocol):
 class Wait:
     """One reader that waits; a watcher of each of its partitions."""
 
-    __slots__ = ("_needed_bytes", "_offsets", "_waiting", "done", "isolation", "then", "tick")
+    __slots__ = (
+        "_held_back_bytes",
+        "_needed_bytes",
+        "_offsets",
+        "_waiting",
+        "done",
+        "isolation",
+        "then",
+        "tick",
+    )
 
     def __init__(
         self,
@@ -51,6 +60,8 @@ class Wait:
         self._waiting = waiting
         self._offsets = offsets
         self._needed_bytes = needed_bytes
+        self._held_back_bytes = 0
+        """Written, but behind an open transaction."""
         self.isolation = isolation
         self.tick = tick
         self.then = then
@@ -61,11 +72,14 @@ class Wait:
         return self._offsets
 
     def advanced(self, partition: Partition, grown_bytes: int) -> None:
-        """Count what has become readable, at least for this isolation level, behind the offset that is wanted."""
-        if partition.readable_end(self.isolation) > self._offsets[partition]:
-            self._needed_bytes -= grown_bytes
-            if self._needed_bytes <= 0:
-                self._waiting.wake(self)
+        """Count what has become readable at this isolation level, behind the offset that is wanted."""
+        if partition.readable_end(self.isolation) <= self._offsets[partition]:
+            self._held_back_bytes += grown_bytes
+            return
+        self._needed_bytes -= grown_bytes + self._held_back_bytes
+        self._held_back_bytes = 0
+        if self._needed_bytes <= 0:
+            self._waiting.wake(self)
 
     def failed(self, partition: Partition, error: KafkaError) -> None:
         self._waiting.wake(self)

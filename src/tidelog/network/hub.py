@@ -42,6 +42,11 @@ class Hub:
         self._sweeper: asyncio.TimerHandle | None = None
         self._schedule_sweep()
 
+    def set_config(self, config: NetworkConfig) -> None:
+        """Obey other limits from now on; open connections stay."""
+        self.config = config
+        self.admission.config = config
+
     def add(self, connection: "Connection") -> None:
         self.connections.add(connection)
 
