@@ -146,7 +146,7 @@ def read_all(bootstrap: str, topic: str, partition: int) -> list[Message]:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         messages: list[Message] = []
         while True:
-            some = consumer.consume(10_000, 1.0)
+            some = consumer.consume(1000, 0.05)
             for message in some:
                 error = message.error()
                 if error is None:

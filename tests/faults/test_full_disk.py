@@ -68,4 +68,5 @@ def fill(bootstrap: str, topic: str, megabytes: int) -> int:
         producer.flush(PATIENCE_S)
         if results[-1] is not None:
             break
-    return results.count(None)
+    # Not `results.count(None)`: a KafkaError cannot be compared with None.
+    return sum(each is None for each in results)
