@@ -337,7 +337,9 @@ async def test_concurrent_flushes_share_one_sync(bench):
     assert log.flush_due()
     flusher = Flusher()
     await asyncio.gather(*(flusher.flush(log, 1) for _ in range(10)))
-    assert sum(point.action == "sync" and point.path.endswith(".log") for point in files.points) == 1
+    assert (
+        sum(point.action == "sync" and point.path.endswith(".log") for point in files.points) == 1
+    )
     assert log.recovery_point == 1
     assert not log.flush_due()
 
