@@ -213,19 +213,32 @@ async def test_a_peer_that_stops_sending_still_gets_its_answers(rig_of):
 
 async def test_memory_for_unfinished_requests_is_bounded(rig_of):
     rig = rig_of(echo, queued_max_request_bytes=1_000_000)
-    greedy, modest = await rig.connect(), await rig.connect()
+    first, second, small = await rig.connect(), await rig.connect(), await rig.connect()
     body = bytes(1_500_000)
-    await greedy.send(framed(body)[:400_000])
+    await first.send(framed(body)[:1_200_000])
     await rig.settle(lambda: rig.hub.memory.full)
-    await modest.send(framed(b"patience"))
-    answer = asyncio.ensure_future(modest.receive())
+    held = rig.hub.memory.used
+    await small.send(framed(b"not held up"))
+    assert await small.receive() == b"not held up"
+    second.writer.write(framed(body))
+    answers = [asyncio.ensure_future(each.receive()) for each in (first, second)]
     await rig.breathe()
-    assert not answer.done()
-    finished = asyncio.ensure_future(greedy.receive())
-    await greedy.send(framed(body)[400_000:])
-    assert await finished == body
-    assert await answer == b"patience"
+    assert rig.hub.memory.used < held + 3_000_000
+    assert not answers[1].done(), "it waits until the first is through"
+    await first.send(framed(body)[1_200_000:])
+    assert await asyncio.gather(*answers) == [body, body]
     await rig.settle(lambda: rig.hub.memory.used == 0)
+
+
+async def test_promises_of_large_requests_hold_up_nobody(rig_of):
+    rig = rig_of(echo, queued_max_request_bytes=1_000_000)
+    for _ in range(5):
+        await (await rig.connect()).send(struct.pack(">i", 90 << 20) + bytes(70_000))
+    other = await rig.connect()
+    for size in (10, 100_000):
+        await other.send(framed(bytes(size)))
+        if size < 1000:
+            assert await other.receive() == bytes(size)
 
 
 async def test_a_forged_length_costs_no_memory(rig_of):
