@@ -14,7 +14,6 @@ stop is written.
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
 import socket
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
 from tidelog.cluster.controller import Controller
-from tidelog.cluster.image import BROKER, Delta, Image
+from tidelog.cluster.image import BROKER, Delta, Image, Topic
 from tidelog.cluster.metadata import (
     BrokerRecord,
     PartitionChangeRecord,
@@ -51,7 +50,7 @@ from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
 from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
 from tidelog.metastore.sqlite import SqliteMetastore
-from tidelog.names import CONSUMER_OFFSETS
+from tidelog.names import CONSUMER_OFFSETS, TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, open_socket
 from tidelog.network.peer import Address
@@ -71,7 +70,6 @@ METADATA_FILE = "tidelog-metadata.db"
 """In the first log directory, unless a metastore is passed in."""
 
 _DRAIN_SECONDS = 10.0
-_GC_THRESHOLDS = (50_000, 20, 50)
 _REMOVE_FILES_EVERY_MS = 1_000
 
 
@@ -139,7 +137,6 @@ class Broker:
         log.info("stopped")
 
     async def _start(self) -> None:
-        gc.disable()  # nothing made while starting is garbage
         tail = Tail(self._metastore)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
@@ -158,10 +155,6 @@ class Broker:
         self._start_groups(services, tail)
         self._start_background(tail, logs)
         self._accept(services)
-        gc.enable()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
 
     # ------------------------------------------------------------------ steps of the start
 
@@ -319,6 +312,17 @@ class Broker:
                 flusher=self._flusher,
             )
             self._background.run("cleaner", self._cleaner.run())
+            tail.subscribe(self._cleaner_follows)
+
+    def _cleaner_follows(self, _: Image, delta: Delta) -> None:
+        if delta.deleted:
+            self._background.run("cleaner's notes", self._forget(delta.deleted))
+
+    async def _forget(self, topics: list[Topic]) -> None:
+        assert self._cleaner is not None
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                await self._cleaner.forget(TopicPartition(topic.name, index))
 
     def _accept(self, services: Services) -> None:
         loop = asyncio.get_running_loop()
