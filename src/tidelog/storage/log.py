@@ -252,7 +252,7 @@ class Log:
         if segment.size == length:
             self._set_roll_time(segment)
         if producer_id >= 0:
-            self._producer_log.written(header, base_offset, last_offset, batch, segment)
+            self._note_producer(header, base_offset, last_offset, batch, segment)
         return Appended(
             base_offset, last_offset, timestamp if header.attributes & 8 else NO_TIMESTAMP
         )
@@ -295,7 +295,16 @@ class Log:
         if segment.size == header.size:
             self._set_roll_time(segment)
         if header.producer_id >= 0:
-            self._producer_log.written(header, header.base_offset, last_offset, batch, segment)
+            self._note_producer(header, header.base_offset, last_offset, batch, segment)
+
+    def _note_producer(
+        self, header: BatchHeader, base: int, last: int, batch: Buffer, segment: Segment
+    ) -> None:
+        try:
+            self._producer_log.written(header, base, last, batch, segment)
+        except OSError as error:
+            # The marker is in the log, but not in the index of aborted transactions: only recovery can mend that.
+            raise self.fail(error) from error
 
     def _check_producer(
         self, batch: Buffer, header: BatchHeader, coordinator: bool
@@ -431,13 +440,14 @@ class Log:
         """A flush of everything written so far: `run` it in a thread, then call `done` on the loop."""
         if self.failure is not None:
             raise self.failure
-        self.hints[self.log_end_offset] = (self._active, self._active.size)
+        # The high watermark will come to stand here, and reads to end.
+        reading.remember(self, self.log_end_offset, self._active, self._active.size)
         return Flush(self, self._producer_log)
 
     def flush(self) -> None:
         """Flush here and now; blocking."""
-        flush = self.prepare_flush()
         try:
+            flush = self.prepare_flush()
             flush.run()
         except OSError as error:
             raise self.fail(error) from error

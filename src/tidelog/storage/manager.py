@@ -248,6 +248,9 @@ class LogManager:
                 log.topic_id = read_topic_id(self._files, log.directory)
             except MalformedCheckpoint as error:
                 _logger.warning("%s; it is written anew", error)
+        # What is left is of logs that are gone; one of the same name must begin at 0.
+        directory.recovery_points.clear()
+        directory.log_start_offsets.clear()
 
     def _create(
         self,

@@ -62,7 +62,7 @@ def read(log: "Log", offset: int, max_bytes: int, up_to: int, at_least_one: bool
                 return None
             position, after = start + first.size, first.last_offset + 1
         end, end_offset = min(position, end), min(after, end_offset)
-    _remember(log, end_offset, segment, end)
+    remember(log, end_offset, segment, end)
     return Region(segment.file(), start, end - start, offset, end_offset)
 
 
@@ -89,11 +89,12 @@ def _readable_end(log: "Log", segment: Segment, up_to: int) -> tuple[int, int]:
     step = segment.find(up_to)
     if step is None:
         return segment.size, up_to
-    _remember(log, up_to, segment, step.position)
+    remember(log, up_to, segment, step.position)
     return step.position, up_to
 
 
-def _remember(log: "Log", offset: int, segment: Segment, position: int) -> None:
+def remember(log: "Log", offset: int, segment: Segment, position: int) -> None:
+    """A batch with this offset begins here, or will; only the latest few are kept."""
     hints = log.hints
     hints[offset] = (segment, position)
     if len(hints) > _HINTS_KEPT:

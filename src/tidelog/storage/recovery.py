@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
+from tidelog.records.batch import HEADER_BYTES, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
@@ -292,11 +293,17 @@ def _plausible_end(last: Segment, recovery_point: int) -> bool:
 
 def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
     """Base offset of a swapped-in segment, and the offset after its last batch."""
-    from tidelog.kernel import scan_batches
-
-    base = _offset_of(name)
-    places, _, _ = scan_batches(data := files.read(os.path.join(directory, name)), 0, len(data))
-    return base, places[-1][3] + 1 if places else base + 1
+    base = end = _offset_of(name)
+    file = files.open(os.path.join(directory, name))
+    try:
+        position, size = 0, file.size()
+        while position + HEADER_BYTES <= size:
+            header = parse_header(file.pread(HEADER_BYTES, position), 0)
+            position += header.size
+            end = header.last_offset + 1
+    finally:
+        file.close()
+    return base, max(end, base + 1)
 
 
 def _is_log(name: str) -> bool:
