@@ -217,7 +217,7 @@ async def test_corrupt_bytes_make_a_log_uncleanable(tmp_path, caplog) -> None:
     assert [each.size for each in bench.log.segments] == sizes
     assert await bench.cleaner.clean_once() is None
     assert len(caplog.records) == 1
-    bench.cleaner.forget(PARTITION)
+    await bench.cleaner.forget(PARTITION)
     assert not bench.cleaner.uncleanable
 
 
@@ -246,6 +246,22 @@ async def test_truncation_moves_the_checkpoint_back(tmp_path) -> None:
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
     bench.cleaner.truncated(bench.log, 60)
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
+
+
+async def test_a_deleted_log_is_forgotten_for_good(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    await bench.cleaner.clean_once()
+    await bench.cleaner.forget(PARTITION)
+    assert read_offsets(bench.files, str(tmp_path / CLEANER_CHECKPOINT)) == {}
+
+
+async def test_a_checkpoint_past_the_end_is_not_believed(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    bench.cleaner._checkpoint_of(bench.log)[PARTITION] = 10_000
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert len(read_all(bench.log)) < 100
 
 
 async def test_only_compacted_logs_are_looked_at(tmp_path) -> None:
@@ -397,6 +413,29 @@ async def test_a_killed_worker_is_noticed_and_replaced(tmp_path, caplog) -> None
     assert workers.get_nowait().pid != first.pid
     assert state_of(bench.log) == {b"%d" % key: b"29" for key in range(10)}
     await cleaner.stop_workers()
+
+
+async def test_the_cleaner_survives_what_nobody_foresaw(tmp_path, caplog) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    tries = 0
+
+    async def start() -> InlineWorker:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("no process today")
+        return bench.worker
+
+    cleaner = bench.new_cleaner(start, backoff_ms=0)
+    cleaned = asyncio.Event()
+    bench.worker.before_group = cleaned.set
+    task = asyncio.create_task(cleaner.run())
+    await cleaned.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "no process today" in caplog.text
 
 
 async def test_the_worker_ends_with_its_parent() -> None:
