@@ -37,6 +37,7 @@ RecordErrors = list[tuple[int, str]]
 """Index of a record in its batch, and what is wrong with it (KIP-467)."""
 
 _FOREVER = (1 << 63) - 1
+_ZSTD = int(Codec.ZSTD)  # a member of an enum takes a look-up in Python each time
 _ZSTD_SINCE = 7
 _NOT_FROM_CLIENTS = CONTROL | LOG_APPEND_TIME | DELETE_HORIZON
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in list(Codec)[1:]}
@@ -125,19 +126,23 @@ def validate_produced(
         )
     if pos == end:
         raise InvalidRecord("there is no batch")
-    header: BatchHeader = tuple.__new__(BatchHeader, check_batch(buf, pos, end))
-    count = header.count
-    codec = header.attributes & CODEC_MASK
+    fields = check_batch(buf, pos, end)
+    header: BatchHeader = tuple.__new__(BatchHeader, fields)
+    # Unpacked once: the attributes of a named tuple cost more than all the comparisons.
+    _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = (
+        fields
+    )
+    codec = attributes & CODEC_MASK
     if (
-        header.length + 12 != end - pos
+        length + 12 != end - pos
         or count == 0
-        or count != header.last_offset_delta + 1
-        or header.attributes & _NOT_FROM_CLIENTS
-        or (header.producer_id >= 0 and header.base_sequence < 0)
-        or (codec >= Codec.ZSTD and (codec > Codec.ZSTD or api_version < _ZSTD_SINCE))
+        or count != delta + 1
+        or attributes & _NOT_FROM_CLIENTS
+        or (producer_id >= 0 and sequence < 0)
+        or (codec >= _ZSTD and (codec > _ZSTD or api_version < _ZSTD_SINCE))
     ):
         raise _refusal(header, end - pos, api_version)
-    if rules.ordinary and header.max_timestamp - now_ms <= rules.after_max_ms:
+    if rules.ordinary and max_timestamp - now_ms <= rules.after_max_ms:
         return header, None
     return _look_inside(buf, pos, header, rules, now_ms)
 
