@@ -16,7 +16,7 @@ from tidelog.settings import (
     text_of,
     topic_settings,
 )
-from tidelog.storage.cleaner import CleanerConfig
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.config import LogConfig
 
 

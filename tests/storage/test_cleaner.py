@@ -14,7 +14,8 @@ from tidelog.records.batch import iterate_batches, parse_header, read_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.storage.checkpoints import read_offsets
-from tidelog.storage.cleaner import Cleaner, CleanerConfig
+from tidelog.storage.cleaner import Cleaner
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.cleaner_process import WorkerLost, WorkerProcess
 from tidelog.storage.cleaner_worker import Begin, Work
 from tidelog.storage.compaction import CLEANER_CHECKPOINT

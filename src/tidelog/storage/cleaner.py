@@ -24,7 +24,7 @@ from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
 from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_offsets, write_offsets
-from tidelog.storage.cleaner_config import CleanerConfig as CleanerConfig
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.cleaner_process import Worker, WorkerLost, WorkerProcess
 from tidelog.storage.cleaner_worker import Failed
 from tidelog.storage.compaction import (
