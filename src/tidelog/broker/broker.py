@@ -55,14 +55,14 @@ from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, open_socket
 from tidelog.network.peer import Address
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
-from tidelog.storage.cleaner import Cleaner
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when they are needed: a start must be quick
     from tidelog.coordination.groups.coordinator import GroupCoordinator
+    from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,8 @@ METADATA_FILE = "tidelog-metadata.db"
 
 _DRAIN_SECONDS = 10.0
 _REMOVE_FILES_EVERY_MS = 1_000
+_CLEANER_DELAY_SECONDS = 1.0
+"""Its modules are imported when the first clients have been served."""
 
 
 class Broker:
@@ -304,15 +306,21 @@ class Broker:
         every("expiry of producers", broker.producer_id_expiration_check_interval_ms, expire)
         self._background.run("metadata", tail.run())
         if self._settings.cleaner.enable:
-            self._cleaner = Cleaner(
-                logs=lambda: logs,
-                config=self._settings.cleaner,
-                files=self._files,
-                clock=self._clock,
-                flusher=self._flusher,
-            )
-            self._background.run("cleaner", self._cleaner.run())
-            tail.subscribe(self._cleaner_follows)
+            self._background.run("cleaner", self._clean(tail, logs))
+
+    async def _clean(self, tail: Tail, logs: LogManager) -> None:
+        await asyncio.sleep(_CLEANER_DELAY_SECONDS)
+        from tidelog.storage.cleaner import Cleaner
+
+        self._cleaner = Cleaner(
+            logs=lambda: logs,
+            config=self._settings.cleaner,
+            files=self._files,
+            clock=self._clock,
+            flusher=self._flusher,
+        )
+        tail.subscribe(self._cleaner_follows)
+        await self._cleaner.run()
 
     def _cleaner_follows(self, _: Image, delta: Delta) -> None:
         if delta.deleted:

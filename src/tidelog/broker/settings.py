@@ -16,7 +16,7 @@ from tidelog.coordination.groups.config import GroupConfig
 from tidelog.errors import SettingsError
 from tidelog.network.config import NetworkConfig
 from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
-from tidelog.storage.cleaner import CleanerConfig
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.config import LogConfig
 
 
