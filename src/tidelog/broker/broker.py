@@ -277,7 +277,7 @@ class Broker:
         """Load the groups that there are; a broker without any waits for the first."""
         if CONSUMER_OFFSETS in tail.image.topics:
             # Produce and fetch need not wait for it.
-            asyncio.get_running_loop().call_soon(services.groups.start)
+            asyncio.get_running_loop().call_soon(lambda: services.groups.start())
         tail.subscribe(lambda _, delta: self._groups_follow(services, delta))
 
     def _groups_follow(self, services: Services, delta: Delta) -> None:
