@@ -17,7 +17,6 @@ import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.clock import Clock
@@ -31,6 +30,7 @@ from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader, iterate_batches
 from tidelog.storage import reading, retention, swapping
+from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
 from tidelog.storage.flushing import Flush
@@ -43,24 +43,12 @@ from tidelog.storage.segment import Segment
 
 __all__ = ["Appended", "Log", "Region"]
 
-NO_TIMESTAMP = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NEVER = 1 << 62
 _UNKNOWN = -1 << 62
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _logger = logging.getLogger(__name__)
-
-
-class Appended(NamedTuple):
-    """Where a batch went."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 unless the topic's timestamps are those of the append."""
-    duplicate: bool = False
-    """The batch was there already; the offsets are those of the first time."""
 
 
 class Log:
@@ -228,7 +216,7 @@ class Log:
         if producer_id >= 0:
             repeated = self._check_producer(batch, header, coordinator)
             if repeated is not None:
-                return _repeat(repeated, header)
+                return repeat_of(repeated, header)
         length = header.length + 12
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -608,8 +596,3 @@ class Log:
         message = f"cannot {action} {self.topic_partition}: {error.strerror or error}"
         _logger.error("%s", message)
         return KafkaStorageError(message)
-
-
-def _repeat(batch: WrittenBatch, header: BatchHeader) -> Appended:
-    timestamp = batch.timestamp if header.is_log_append_time else NO_TIMESTAMP
-    return Appended(batch.base_offset, batch.last_offset, timestamp, True)
