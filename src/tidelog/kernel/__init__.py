@@ -31,7 +31,12 @@ from tidelog.kernel import batches as _batches
 from tidelog.kernel.batches import check_batch, scan_batches, stamp_batch
 from tidelog.kernel.checksum import crc32c
 from tidelog.kernel.indexes import find_floor
-from tidelog.kernel.records import decode_records, encode_records, first_without_key
+from tidelog.kernel.records import (
+    decode_records,
+    encode_records,
+    first_without_key,
+    times_outside,
+)
 from tidelog.kernel.requests import decode_fetch, decode_produce
 from tidelog.kernel.varints import read_uvarint, read_varint, write_uvarint, write_varint
 
@@ -52,6 +57,7 @@ __all__ = [
     "read_varint",
     "scan_batches",
     "stamp_batch",
+    "times_outside",
     "write_uvarint",
     "write_varint",
 ]

@@ -14,6 +14,12 @@ cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, long long 
                stop=Py_ssize_t, _="long long", size="long long")
 cpdef long long first_without_key(object buf, Py_ssize_t pos, Py_ssize_t end, long long count) except? -2
 
+@cython.locals(view="const unsigned char[::1]", data="const unsigned char*", index="long long", length="long long",
+               stop=Py_ssize_t, delta="long long", offset_delta="long long", timestamp="long long", found=list,
+               size="long long", _=object)
+cpdef list times_outside(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                         long long oldest, long long newest, long long first_delta, long long most, bint dense)
+
 @cython.locals(out=bytearray, rows=list, timestamp="long long", target="unsigned char*", capacity=Py_ssize_t, pos=Py_ssize_t,
                stamp="unsigned long long", place="unsigned long long", key_bytes=bytes, value_bytes=bytes, tail=bytes,
                key_size=Py_ssize_t, value_size=Py_ssize_t, key_raw="unsigned long long",
