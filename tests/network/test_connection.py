@@ -296,3 +296,62 @@ async def test_idle_connections_are_closed_by_the_sweep(rig_of):
     rig.hub.sweep()
     assert not rig.hub.connections
     assert await client.ended()
+
+
+async def test_frames_that_come_together_may_be_served_together(rig_of):
+    served = []
+
+    def serve(peer, frame):
+        served.append(bytes(frame))
+        return framed(bytes(frame))
+
+    def serve_run(peer, buffer, pos, end):
+        stop = bytes(buffer[:end]).rfind(framed(b"alone"))
+        if stop <= pos:
+            return pos, b""
+        served.append(bytes(buffer[pos:stop]))
+        return stop, bytes(buffer[pos:stop])
+
+    client = await rig_of(serve, serve_run).connect()
+    run = framed(b"a") + framed(b"b") + framed(b"c")
+    await client.send(run + framed(b"alone") + framed(b"after") + framed(b"last"))
+    assert [await client.receive() for _ in range(6)] == [
+        b"a",
+        b"b",
+        b"c",
+        b"alone",
+        b"after",
+        b"last",
+    ]
+    assert served == [run, b"alone", b"after", b"last"]
+
+
+async def test_a_single_frame_is_no_run(rig_of):
+    def serve_run(peer, buffer, pos, end):
+        raise AssertionError
+
+    client = await rig_of(echo, serve_run).connect()
+    await client.send(framed(b"one"))
+    assert await client.receive() == b"one"
+
+
+async def test_the_answers_of_a_run_wait_for_their_turn(rig_of):
+    waiting = []
+
+    def serve(peer, frame):
+        waiting.append(Deferred(pipelined=True))
+        return waiting[-1]
+
+    def serve_run(peer, buffer, pos, end):
+        if bytes(buffer[pos + 4 : pos + 5]) == b"r":
+            return end, bytes(buffer[pos:end])
+        return pos, b""
+
+    rig = rig_of(serve, serve_run)
+    client = await rig.connect()
+    await client.send(framed(b"slow"))
+    await rig.settle(lambda: len(waiting) == 1)
+    await client.send(framed(b"r1") + framed(b"r2"))
+    await rig.breathe()
+    waiting[0].resolve(framed(b"slow"))
+    assert [await client.receive() for _ in range(3)] == [b"slow", b"r1", b"r2"]

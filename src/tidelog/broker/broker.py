@@ -334,7 +334,10 @@ class Broker:
 
     def _accept(self, services: Services) -> None:
         loop = asyncio.get_running_loop()
-        self._hub = Hub(Dispatcher(services).serve, self._settings.network, loop)
+        dispatcher = Dispatcher(services)
+        self._hub = Hub(
+            dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
+        )
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(sock, each.name, self._hub)

@@ -42,6 +42,9 @@ _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the cli
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
 
+RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes]]
+"""(services, buffer, position, end) -> (position after what was served, answers)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handler:
@@ -152,6 +155,7 @@ class Dispatcher:
         self._services = services
         self._handlers = services.handlers
         self._table: dict[int, Handler] = {}
+        self._produce_run: RunServer | None = None
 
     def serve(self, peer: Peer, frame: memoryview) -> Answer:
         """The answer to one request frame (without its length); `ProtocolError` asks to close the connection."""
@@ -180,6 +184,14 @@ class Dispatcher:
         client_id = _client_id(frame, client_bytes)
         ctx = Context(self._services, peer, version, correlation_id, client_id)
         return self._run(handler, request, ctx)
+
+    def serve_run(self, peer: Peer, buffer: memoryview, pos: int, end: int) -> tuple[int, bytes]:
+        """Serve the small Produce requests at `pos` together, if there are some."""
+        if self._produce_run is None:
+            from tidelog.broker.produce_runs import produce_run  # which imports the handler
+
+            self._produce_run = produce_run
+        return self._produce_run(self._services, buffer, pos, end)
 
     def _find(self, api_key: int, version: int) -> Handler:
         self._table = self._handlers.by_key()

@@ -38,6 +38,7 @@ from tidelog.kernel.records import (
     times_outside,
 )
 from tidelog.kernel.requests import decode_fetch, decode_produce
+from tidelog.kernel.runs import scan_produces
 from tidelog.kernel.varints import read_uvarint, read_varint, write_uvarint, write_varint
 
 COMPILED: bool = not str(_batches.__file__).endswith(".py")
@@ -56,6 +57,7 @@ __all__ = [
     "read_uvarint",
     "read_varint",
     "scan_batches",
+    "scan_produces",
     "stamp_batch",
     "times_outside",
     "write_uvarint",

@@ -22,7 +22,14 @@ from struct import Struct as Packer
 from tidelog.errors import ProtocolError
 
 from .answer import Answer, Deferred, Piece, Ready
-from .flow import CAUTIOUS_BYTES, FRAGMENT_BYTES, OWED_BYTES, PIPELINED_MAX, UNCOUNTED_BYTES
+from .flow import (
+    CAUTIOUS_BYTES,
+    FRAGMENT_BYTES,
+    OWED_BYTES,
+    PIPELINED_MAX,
+    RUN_FRAME_BYTES,
+    UNCOUNTED_BYTES,
+)
 from .hub import Hub
 from .outbox import send_some
 from .peer import Peer
@@ -270,6 +277,8 @@ class Connection:
         """Serve the complete frames at the start of `buffer`, send their answers, keep the rest."""
         serve, peer, out = self._hub.serve, self.peer, self._out
         largest = self._hub.config.request_max_bytes
+        run = self._hub.serve_run if largest >= RUN_FRAME_BYTES else None
+        answer: Answer
         pos = owed = 0
         self._serving = True
         try:
@@ -282,8 +291,15 @@ class Connection:
                 start = pos + _LENGTH_BYTES
                 if start + size > end:
                     break
-                answer = serve(peer, buffer[start : start + size])
-                pos = start + size
+                if run is not None and start + size + _LENGTH_BYTES < end:
+                    stop, answer = run(peer, buffer, pos, end)
+                    if stop == pos:
+                        run = None
+                        continue
+                    pos = stop
+                else:
+                    answer = serve(peer, buffer[start : start + size])
+                    pos = start + size
                 if isinstance(answer, _WHOLE) and self._turns is None:
                     out.append(answer)
                     owed += len(answer)

@@ -25,6 +25,9 @@ PIPELINED_MAX = 256
 OWED_BYTES = 1 << 20
 """Answers of one read that are gathered before they are sent."""
 
+RUN_FRAME_BYTES = 8192
+"""Frames up to this size may be served as a run: for a larger one its bytes are the work."""
+
 FLUSH_BYTES = 8 << 20
 """What one connection may send before the others have their turn."""
 

@@ -235,7 +235,7 @@ class Log:
         try:
             segment.append(batch, length, last_offset, timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == length:
             self._set_roll_time(segment)
@@ -278,7 +278,7 @@ class Log:
         try:
             segment.append(batch, header.size, last_offset, header.max_timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == header.size:
             self._set_roll_time(segment)
@@ -580,7 +580,7 @@ class Log:
                 self.on_failure(self, error)
         return self.failure
 
-    def _write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
+    def write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
         """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
         if error.errno not in _DISK_IS_FULL:
             return self.fail(error)

@@ -151,9 +151,17 @@ class Segment:
 
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int) -> None:
         """Write whole batches at the end; `OSError` leaves the segment as it was."""
-        position = self.size
-        (self._file or self._open()).pwrite(data, position)
+        self.write(data)
+        self.written(length, last_offset, max_timestamp)
+
+    def write(self, data: Buffer) -> None:
+        """Put bytes behind the end; they become part of the segment when `written` tells of them."""
+        (self._file or self._open()).pwrite(data, self.size)
         self.recently_used = True
+
+    def written(self, length: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch of `length` bytes lies behind the end: take it in, and index it where one is due."""
+        position = self.size
         self.size = position + length
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -163,6 +171,13 @@ class Segment:
         if self._bytes_since_entry > self.index_interval_bytes:
             self.add_index_entry(last_offset, position)
         self._bytes_since_entry += length
+
+    def has_slots(self, entries: int) -> bool:
+        """Whether the indexes have room for so many more entries."""
+        return (
+            self.offset_index.entries + entries < self._max_index_entries
+            and self.time_index.entries + entries < self._max_time_entries
+        )
 
     def add_index_entry(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
