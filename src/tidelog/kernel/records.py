@@ -35,7 +35,7 @@ def decode_records(
     buf: Buffer, pos: int, end: int, count: int, base_offset: int, base_timestamp: int
 ) -> list[DecodedRecord]:
     """All `count` records from `pos` to `end`, which they must fill exactly."""
-    view = buf
+    view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.window(view, pos, end)
@@ -95,7 +95,7 @@ def decode_records(
 
 def first_without_key(buf: Buffer, pos: int, end: int, count: int) -> int:
     """The index of the first of `count` records that has no key; -1 if all have one."""
-    view = buf
+    view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.start(view)
@@ -137,7 +137,7 @@ def times_outside(
     the way is checked as `decode_records` would, but nothing is made of it: a batch of very many small records costs
     no memory.  With `dense` the offset deltas must count up from 0.
     """
-    view = buf
+    view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     if base_timestamp >= _FAR or base_timestamp < -_FAR:
