@@ -27,7 +27,7 @@ from tidelog.broker.adoption import adopt
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
-from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
 from tidelog.broker.late import Late
@@ -73,6 +73,7 @@ _DRAIN_SECONDS = 10.0
 _REMOVE_FILES_EVERY_MS = 1_000
 _CLEANER_DELAY_SECONDS = 1.0
 """Its modules are imported when the first clients have been served."""
+_BETWEEN_IMPORTS_SECONDS = 0.002
 
 
 class Broker:
@@ -157,6 +158,7 @@ class Broker:
         self._start_groups(services, tail)
         self._start_background(tail, logs)
         self._accept(services)
+        self._background.run("import of handlers", _import(services.handlers))
 
     # ------------------------------------------------------------------ steps of the start
 
@@ -413,6 +415,12 @@ def new_cluster_id() -> str:
 
 
 def _new_epochs(image: Image, broker_id: int) -> list[Record]:
+async def _import(handlers: Handlers) -> None:
+    """Import the handlers one by one, so that no client has to wait for all of them."""
+    while handlers.load_next():
+        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
+
+
     return [
         PartitionChangeRecord(topic.id, index, leader=broker_id)
         for topic in image.topics.values()
