@@ -306,9 +306,11 @@ class _ImageTopics(NamedTuple):
 
 
 def shard_of(group_id: str, partition_count: int) -> int:
-    """The partition that a group id belongs to: Java's `String.hashCode`, without its sign."""
+    """The partition that a group id belongs to: the absolute value of Java's `String.hashCode`, as Kafka's Utils.abs."""
     hashed = _java_hash if len(group_id) > _MAX_CACHED_ID else _cached_java_hash
-    return (hashed(group_id) & 0x7FFFFFFF) % partition_count
+    value = hashed(group_id)
+    # The least int has no positive counterpart, and counts as 0.
+    return (min(value, -value & 0xFFFFFFFF) & 0x7FFFFFFF) % partition_count
 
 
 def _java_hash(group_id: str) -> int:
