@@ -122,3 +122,15 @@ def test_a_default_passes_its_own_check_and_survives_as_text(section: type[Secti
 )
 def test_values_as_text(value: object, text: str) -> None:
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize("text", ["1_000", str(1 << 63), "1e3", "", " "])
+def test_a_whole_number_is_one_of_kafkas(text: str) -> None:
+    with pytest.raises(SettingsError, match="whole number"):
+        LogConfig().over({"retention.ms": text})
+
+
+def test_what_is_an_int_to_kafka_has_32_bits() -> None:
+    for name in ("segment.bytes", "max.message.bytes", "segment.index.bytes"):
+        with pytest.raises(SettingsError, match=name):
+            LogConfig().over({name: str(1 << 31)})

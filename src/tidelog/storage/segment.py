@@ -13,6 +13,7 @@ import os
 import struct
 from typing import NamedTuple
 
+from tidelog.errors import CorruptMessage
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, File, Files
 from tidelog.storage.index import (
@@ -36,6 +37,7 @@ _UNKNOWN = -2
 _STEP = struct.Struct(">qi11xiqq")
 _WINDOW_BYTES = 8192
 _LENGTH_EXCLUDED = 12  # base offset and length itself are not counted in a batch's length
+_LEAST_LENGTH = 49  # a header without records
 
 
 class Step(NamedTuple):
@@ -65,6 +67,7 @@ class Segment:
         "_max_timestamp_offset",
         "_open_segments",
         "_rebuild",
+        "_rebuilt",
         "base_offset",
         "created_ms",
         "directory",
@@ -114,6 +117,7 @@ class Segment:
         )
         self._file: File | None = None
         self._rebuild = self.size > 0 and bare + INDEX not in found
+        self._rebuilt = False
         self._max_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self.first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
@@ -261,11 +265,24 @@ class Segment:
     def find(self, offset: int) -> Step | None:
         """The first batch that ends at `offset` or later; None if all end before it."""
         self._prepare()
-        position: int = self.offset_index.look_up(offset)
-        return self.walk(position, offset)
+        try:
+            return self._walk(self.offset_index.look_up(offset), offset)
+        except CorruptIndex as error:
+            if self._rebuilt:
+                # It is the log itself, and reading all of it again would not mend that.
+                raise CorruptMessage(str(error)) from None
+            self._rebuild_indexes(str(error))
+        return self.walk(self.offset_index.look_up(offset), offset)
 
     def walk(self, position: int, offset: int) -> Step | None:
-        """The same, looking only from the batch at `position` on."""
+        """The same, looking only from the batch at `position` on; `CorruptMessage` if there are no batches."""
+        try:
+            return self._walk(position, offset)
+        except CorruptIndex as error:
+            raise CorruptMessage(str(error)) from None
+
+    def _walk(self, position: int, offset: int) -> Step | None:
+        """The same; `CorruptIndex` if what led to `position` was wrong."""
         window, start = b"", position
         file = self.file()
         while position + _STEP.size <= self.size:
@@ -276,10 +293,12 @@ class Segment:
                     return None
             base, length, delta, _, timestamp = _STEP.unpack_from(window, position - start)
             size = length + _LENGTH_EXCLUDED
+            if length < _LEAST_LENGTH or delta < 0 or base < self.base_offset:
+                raise CorruptIndex(f"{self.path}: no batch begins at {position}")
             if base + delta >= offset:
+                if position + size > self.size:
+                    raise CorruptIndex(f"{self.path}: the batch at {position} is cut off")
                 return Step(position, size, base, base + delta, timestamp)
-            if length <= 0:
-                return None
             position += size
         return None
 
@@ -315,7 +334,11 @@ class Segment:
         """The offset after the last batch, read from the file."""
         last = self.base_offset
         position: int = self.offset_index.before_position(self.size)
-        step = self.step_at(position)
+        try:
+            step = self._walk(position, -1)
+        except CorruptIndex as error:
+            self._rebuild_indexes(str(error))
+            step = self.step_at(self.offset_index.before_position(self.size))
         while step is not None:
             last = step.last_offset + 1
             step = self.step_at(step.position + step.size)
@@ -379,18 +402,22 @@ class Segment:
             self._max_timestamp = NO_TIMESTAMP
             self._find_max_timestamp()
         except CorruptIndex as error:
-            from tidelog.storage.recovery import rebuild_indexes
+            self._rebuild_indexes(str(error))
 
-            self._max_timestamp = NO_TIMESTAMP
-            rebuild_indexes(self, str(error))
+    def _rebuild_indexes(self, why: str) -> None:
+        from tidelog.storage.recovery import rebuild_indexes
+
+        self._max_timestamp = NO_TIMESTAMP
+        self._rebuilt = True
+        rebuild_indexes(self, why)
 
     def _find_max_timestamp(self) -> None:
         """From the time index, and the batches behind its last entry."""
         timestamp, offset = self.time_index.maximum()
         # Whenever the offset index gets an entry the time index has the maximum up to there.
-        step = self.step_at(self.offset_index.before_position(self.size))
+        step = self._walk(self.offset_index.before_position(self.size), -1)
         while step is not None:
             if step.max_timestamp > timestamp:
                 timestamp, offset = step.max_timestamp, step.last_offset
-            step = self.step_at(step.position + step.size)
+            step = self._walk(step.position + step.size, -1)
         self._max_timestamp, self._max_timestamp_offset = timestamp, offset
