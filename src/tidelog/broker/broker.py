@@ -23,7 +23,7 @@ from uuid import UUID, uuid4
 
 from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
-from tidelog.broker.adoption import adopt
+from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
@@ -269,6 +269,7 @@ class Broker:
             self._broker_id,
             new_topic_id,
             lambda topic: internal_config(topic, self._settings),
+            lambda: metadata_of_kafka(self._files, self._settings.broker.log_dirs),
         )
         if not all(each.clean for each in logs.directories):
             # Records that no disk had may be lost: a new epoch lets readers notice (KIP-320).
@@ -414,13 +415,13 @@ def new_cluster_id() -> str:
     return topic_id_text(new_topic_id())
 
 
-def _new_epochs(image: Image, broker_id: int) -> list[Record]:
 async def _import(handlers: Handlers) -> None:
     """Import the handlers one by one, so that no client has to wait for all of them."""
     while handlers.load_next():
-        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
+        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)  # noqa: ASYNC110
 
 
+def _new_epochs(image: Image, broker_id: int) -> list[Record]:
     return [
         PartitionChangeRecord(topic.id, index, leader=broker_id)
         for topic in image.topics.values()
