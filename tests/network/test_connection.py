@@ -241,6 +241,19 @@ async def test_promises_of_large_requests_hold_up_nobody(rig_of):
             assert await other.receive() == bytes(size)
 
 
+async def test_many_begun_requests_cost_what_they_have_sent(rig_of):
+    """Each may take room beforehand only while there is plenty of it."""
+    rig = rig_of(echo, queued_max_request_bytes=8_000_000)
+    clients = [await rig.connect() for _ in range(60)]
+    for client in clients:
+        await client.send(struct.pack(">i", 50_000_000) + bytes(1000))
+    await rig.settle(lambda: len(rig.hub.memory._holders) == 60)
+    assert rig.hub.memory.used < 8_000_000
+    other = await rig.connect()
+    await other.send(framed(b"small"))
+    assert await other.receive() == b"small"
+
+
 async def test_a_forged_length_costs_no_memory(rig_of):
     rig = rig_of(echo)
     client = await rig.connect()

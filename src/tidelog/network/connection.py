@@ -231,7 +231,8 @@ class Connection:
             if have > UNCOUNTED_BYTES:
                 self._hold(have)
             return
-        large = self._hub.buffers.take(min(frame_bytes, max(_FIRST_BUFFER_BYTES, have)))
+        first = CAUTIOUS_BYTES if self._hub.memory.scarce else _FIRST_BUFFER_BYTES
+        large = self._hub.buffers.take(min(frame_bytes, max(first, have)))
         large[:have] = buffer[pos:end]
         self._held = large
         self._need = frame_bytes

@@ -53,6 +53,11 @@ class MemoryBound:
     def full(self) -> bool:
         return self.used >= self.limit
 
+    @property
+    def scarce(self) -> bool:
+        """Whether no more should be taken than what has arrived, though there is some left."""
+        return 2 * self.used >= self.limit
+
     def hold(self, owner: object, size: int) -> None:
         """`owner` holds `size` bytes now."""
         self.used += size - self._holders.get(owner, 0)
