@@ -548,7 +548,7 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
-        if clean and self.failure is None and self._changed():
+        if clean and self.failure is None and (self._changed() or self._active.reserved):
             try:
                 self._active.seal()
                 self._producer_log.snapshot(self.log_end_offset, sync=True)

@@ -18,7 +18,7 @@ from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
-from tidelog.storage.scanning import Tail, scan
+from tidelog.storage.scanning import ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
     DELETED,
@@ -138,7 +138,7 @@ def _load_clean(
 def create_segment(source: Source, base_offset: int) -> Segment:
     """A new, empty segment with its file."""
     segment = source.segment(base_offset)
-    source.files.open(segment.path, create=True).close()
+    segment.create(source.config.segment_bytes if source.config.preallocate else 0)
     return segment
 
 
@@ -217,6 +217,8 @@ def _recover(
         first -= 1
     if not segments:
         return log_start_offset
+    if first and not _is_whole(segments[first - 1]):
+        first -= 1
     start = segments[first].base_offset
     producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
     end = start
@@ -224,10 +226,21 @@ def _recover(
         end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
         if number + 1 < len(segments):
             producers.snapshot(end, sync=False)
-        if reason and number + 1 < len(segments):
+        if _ends_the_log(reason, end, segments[number + 1 :]):
             _drop_behind(segments, number, source, reason)
             break
     return end
+
+
+def _is_whole(segment: Segment) -> bool:
+    """Whether a synced segment ends with a batch: a power cut may undo the return of space that it had reserved."""
+    try:
+        segment.next_offset()
+    except CorruptMessage:
+        return False
+    finally:
+        segment.release()
+    return True
 
 
 def _recover_segment(
@@ -260,6 +273,15 @@ def _recover_segment(
     segment.release()
     producers.state.end_offset = end
     return end, tail.reason
+
+
+def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:
+    """Whether what was wrong with a segment makes those behind it worthless."""
+    if not reason or not behind:
+        return False
+    # Space that was reserved, and whose return a power cut has undone, is no loss: the next segment goes on where
+    # this one ends.
+    return reason != ZEROS or behind[0].base_offset != end
 
 
 def _drop_behind(segments: list[Segment], number: int, source: Source, reason: str) -> None:

@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
     number: int
     action: str
-    """write, truncate, sync, create, rename, remove, make_directory or sync_directory"""
+    """write, truncate, allocate, sync, create, rename, remove, make_directory or sync_directory"""
     path: str
 
 
@@ -314,6 +314,13 @@ class FaultyFile:
         after = self._files.at_point("truncate", self.path)
         self._file.truncate(size)
         self._node.pending.append((size, None))
+        if after:
+            self._files.die()
+
+    def allocate(self, size: int) -> None:
+        after = self._files.at_point("allocate", self.path)
+        self._file.allocate(size)
+        self._node.pending.append((max(size, self._file.size()), None))
         if after:
             self._files.die()
 
