@@ -39,6 +39,7 @@ from tidelog.cluster.controller import Controller
 from tidelog.cluster.image import BROKER, Delta, Image, Topic
 from tidelog.cluster.metadata import (
     BrokerRecord,
+    MetadataError,
     PartitionChangeRecord,
     Record,
     topic_id_text,
@@ -48,7 +49,13 @@ from tidelog.cluster.tail import Tail, difference
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
-from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
+from tidelog.metastore.contract import (
+    Metastore,
+    MetastoreDamaged,
+    MetastoreError,
+    Session,
+    SessionLost,
+)
 from tidelog.metastore.sqlite import SqliteMetastore
 from tidelog.names import CONSUMER_OFFSETS, TopicPartition
 from tidelog.network.hub import Hub
@@ -167,6 +174,11 @@ class Broker:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
             await tail.load()
+        except (MetastoreDamaged, MetadataError) as error:
+            raise StartError(
+                f"{error}; restore it from a backup, or move {METADATA_FILE}* away: "
+                "the topics are then found again in their directories, without their settings"
+            ) from error
         except MetastoreError as error:
             raise StartError(
                 f"{error}; make the directory writable, or choose another with --data"

@@ -154,10 +154,13 @@ def finish_interrupted(files: Files, directory: str, sizes: dict[str, int]) -> d
     doomed += [n for n in sizes if n.endswith(SWAP) and _offset_of(n) >= limit]
     for name in doomed:
         files.remove(os.path.join(directory, name))
+    for name in _damaged_swaps(files, directory, [n for n in sizes if n not in doomed]):
+        files.remove(os.path.join(directory, name))
+        doomed.append(name)
     swaps = [name for name in sizes if name.endswith(SWAP) and name not in doomed]
     ranges = [_swap_range(files, directory, name) for name in swaps if name.endswith(LOG + SWAP)]
     if ranges:
-        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        low, high = min(each[0] for each in ranges), max(each[1] for each in ranges)
         for name in sizes:
             if name.endswith(SUFFIXES) and low <= _offset_of(name) < high:
                 files.remove(os.path.join(directory, name))
@@ -326,9 +329,23 @@ def _plausible_end(last: Segment, recovery_point: int) -> bool:
     return recovery_point > last.base_offset
 
 
-def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
-    """Base offset of a swapped-in segment, and the offset after its last batch."""
+def _damaged_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
+    """The files of swaps that cannot be read although what they were made of is still there."""
+    damaged = []
+    for name in names:
+        if not name.endswith(LOG + SWAP):
+            continue
+        base, _, damage = _swap_range(files, directory, name)
+        if damage and file_name(base) in names:
+            _logger.warning("%s is dropped: %s", os.path.join(directory, name), damage)
+            damaged += [each for each in names if each.endswith(SWAP) and _offset_of(each) == base]
+    return damaged
+
+
+def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int, str]:
+    """Base offset of a swapped-in segment, the offset after its last batch, and what is wrong with it if anything is."""
     base = end = _offset_of(name)
+    damage = ""
     file = files.open(os.path.join(directory, name))
     try:
         position, size = 0, file.size()
@@ -336,9 +353,11 @@ def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
             header = parse_header(file.pread(HEADER_BYTES, position), 0)
             position += header.size
             end = header.last_offset + 1
+    except CorruptMessage as error:
+        damage = error.message
     finally:
         file.close()
-    return base, max(end, base + 1)
+    return base, max(end, base + 1), damage
 
 
 def _is_log(name: str) -> bool:
