@@ -256,6 +256,8 @@ class FaultyFiles:
         self._local.remove_tree(path)
 
     def sync_directory(self, path: str) -> None:
+        if os.path.commonpath([self.root, os.path.abspath(path)]) != self.root:
+            return  # what is above was there before, and stays
         after = self.at_point("sync_directory", path)
         self._folder(path).sync()
         if after:
