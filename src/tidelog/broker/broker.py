@@ -161,6 +161,7 @@ class Broker:
         await controller.submit(lambda image: (self._first_records(image, logs), None))
         replicas.apply(tail.image, difference(Image(), tail.image))
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
+        tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
         self._start_groups(services, tail)
         self._start_background(tail, logs)
@@ -429,8 +430,8 @@ def new_cluster_id() -> str:
 
 async def _import(handlers: Handlers) -> None:
     """Import the handlers one by one, so that no client has to wait for all of them."""
-    while handlers.load_next():
-        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)  # noqa: ASYNC110
+    while handlers.load_next():  # noqa: ASYNC110
+        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
 
 
 def _new_epochs(image: Image, broker_id: int) -> list[Record]:
