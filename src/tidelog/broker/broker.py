@@ -141,10 +141,14 @@ class Broker:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
         await self._flusher.settle()
-        if self._logs is not None:
-            await asyncio.to_thread(self._logs.close)
+        clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
-        log.info("stopped")
+        if clean:
+            log.info("stopped: every record is on the disk, and the next start scans nothing")
+        else:
+            log.warning(
+                "stopped, but not everything could be synced: the next start scans the logs"
+            )
 
     async def _start(self) -> None:
         tail = Tail(self._metastore)
@@ -171,6 +175,14 @@ class Broker:
     # ------------------------------------------------------------------ steps of the start
 
     async def _open_metastore(self, tail: Tail) -> None:
+        directory = self._settings.broker.log_dirs[0]
+        try:
+            self._files.make_directory(directory)
+        except OSError as error:
+            raise StartError(
+                f"the data directory {directory} cannot be made: {error.strerror or error}; "
+                "choose another with --data"
+            ) from error
         try:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())

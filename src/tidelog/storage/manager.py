@@ -95,9 +95,13 @@ class LogManager:
             self.release()
             raise
 
-    def close(self, *, clean: bool = True) -> None:
-        """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking."""
+    def close(self, *, clean: bool = True) -> bool:
+        """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking.
+
+        Whether that worked on every directory.
+        """
         self._closed = True
+        worked = clean
         for directory in self.directories:
             try:
                 for log in directory.logs.values():
@@ -108,8 +112,11 @@ class LogManager:
             except (KafkaStorageError, OSError) as error:
                 _logger.error("%s was not closed cleanly: %s", directory.path, error)
                 directory.leave(clean=False)
+                worked = False
+            worked = worked and directory.failure is None
         self._logs.clear()
         self._homes.clear()
+        return worked
 
     def release(self) -> None:
         """Give up the locks without touching the logs."""
