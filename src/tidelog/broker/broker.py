@@ -15,8 +15,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID, uuid4
@@ -27,6 +29,7 @@ from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
+from tidelog.broker.descriptors import share_of
 from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
@@ -114,6 +117,7 @@ class Broker:
         self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
+        self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.cluster_id = ""
 
     @property
@@ -154,7 +158,7 @@ class Broker:
         tail = Tail(self._metastore)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
-        logs = self._open_logs(tail.image)
+        logs = await self._open_logs(tail.image)
         self._bind()
         controller = await self._lead(tail)
         partitions = Partitions()
@@ -203,7 +207,7 @@ class Broker:
         known = read_properties(self._files, str(path)) if self._files.exists(str(path)) else {}
         return known.get("cluster.id") or new_cluster_id()
 
-    def _open_logs(self, image: Image) -> LogManager:
+    async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings
         logs = LogManager(
             settings.broker.log_dirs,
@@ -212,13 +216,21 @@ class Broker:
             config=settings.log,
             flusher=self._flusher,
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+            open_segments_max=self._share.segments,
         )
 
         def config_for(topic: str) -> LogConfig:
             given = image.topic_config(topic) or internal_config(topic, settings)
             return check_topic_settings(settings, given)
 
-        logs.start(broker_id=self._broker_id, cluster_id=self.cluster_id, config_for=config_for)
+        # In a thread: after a crash gigabytes may have to be scanned, and a signal is to be heard meanwhile.
+        start = partial(
+            logs.start,
+            broker_id=self._broker_id,
+            cluster_id=self.cluster_id,
+            config_for=config_for,
+        )
+        await asyncio.to_thread(start)
         self._logs = logs
         return logs
 
@@ -366,6 +378,7 @@ class Broker:
         self._hub = Hub(
             dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
         )
+        self._hub.admission.most = self._share.connections
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(sock, each.name, self._hub)

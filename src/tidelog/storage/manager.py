@@ -24,10 +24,11 @@ from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
 from tidelog.storage.config import LogConfig
 from tidelog.storage.directory import LogDirectory
-from tidelog.storage.files import Files
+from tidelog.storage.files import Files, will_pass
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
 from tidelog.storage.open_segments import OpenSegments
+from tidelog.storage.progress import Progress
 
 _logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class LogManager:
         self._unsynced: list[LogDirectory] = []
         """Directories in which logs were made that a power cut might still take away."""
         self._closed = False
+        self._progress: Progress | None = None
+        """Only while starting."""
 
     # ------------------------------------------------------------------ life
 
@@ -231,7 +234,10 @@ class LogManager:
                         "%s: segment %d deleted, %s", log.topic_partition, base_offset, why
                     )
             except OSError as error:
-                log.fail(error)
+                if will_pass(error):
+                    _logger.error("retention of %s: %s", log.topic_partition, error)
+                else:
+                    log.fail(error)
             except KafkaStorageError as error:
                 _logger.error("retention of %s: %s", log.topic_partition, error)
         return deleted
@@ -273,7 +279,10 @@ class LogManager:
     def _load(self, directory: LogDirectory, config_for: Callable[[str], LogConfig]) -> None:
         for path in directory.leftovers():
             self._retired.append((0, path))
-        for topic_partition in directory.log_names():
+        names = directory.log_names()
+        progress = self._progress = Progress(self._clock, len(names))
+        for number, topic_partition in enumerate(names, 1):
+            progress.begin(str(topic_partition), number)
             if topic_partition in self._homes:
                 other = self._homes[topic_partition].path
                 raise StartError(
@@ -287,6 +296,7 @@ class LogManager:
         # What is left is of logs that are gone; one of the same name must begin at 0.
         directory.recovery_points.clear()
         directory.log_start_offsets.clear()
+        self._progress = None
 
     def _create(
         self,
@@ -304,7 +314,7 @@ class LogManager:
             if sync:
                 directory.created()
         except OSError as error:
-            raise self._directory_failed(directory, error) from error
+            raise self._trouble(directory, error) from error
         return self._add(directory, log)
 
     def _spread(self, wanted: Sequence[_Wanted]) -> list[tuple[LogDirectory, list[_Wanted]]]:
@@ -370,6 +380,7 @@ class LogManager:
             clean=directory.clean,
             open_segments=self._open_segments,
             producer_expiration_ms=self._producer_expiration_ms,
+            progress=self._progress,
         )
 
     def _add(self, directory: LogDirectory, log: Log) -> Log:
@@ -398,6 +409,13 @@ class LogManager:
     def _log_failed(self, directory: LogDirectory, error: OSError) -> None:
         self._directory_failed(directory, error)
 
+    def _trouble(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        """Something could not be written: the directory goes offline, unless the disk is sound and only full."""
+        if not will_pass(error):
+            return self._directory_failed(directory, error)
+        _logger.error("%s: %s", directory.path, error)
+        return KafkaStorageError(f"the log directory {directory.path}: {error.strerror or error}")
+
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
         partitions = directory.fail(error)
         failure = directory.failure
@@ -414,4 +432,4 @@ class LogManager:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, work)
         except OSError as error:
-            self._directory_failed(directory, error)
+            self._trouble(directory, error)

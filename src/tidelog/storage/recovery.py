@@ -18,6 +18,7 @@ from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
+from tidelog.storage.progress import Progress
 from tidelog.storage.scanning import ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
@@ -55,6 +56,8 @@ class Source:
     clock: Clock
     open_segments: OpenSegments
     producer_expiration_ms: int
+    progress: Progress | None = None
+    """Whom to tell how far the scan of a large log has come."""
 
     def with_config(self, config: LogConfig) -> "Source":
         return replace(self, config=config)
@@ -225,14 +228,35 @@ def _recover(
     start = segments[first].base_offset
     producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
     end = start
+    scanned = _Scanned(source.progress, sum(each.size for each in segments[first:]))
     for number, segment in enumerate(segments[first:], first):
-        end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
+        expected = max(end, segment.base_offset)
+        end, reason = _recover_segment(segment, expected, epochs, producers, scanned)
         if number + 1 < len(segments):
             producers.snapshot(end, sync=False)
         if _ends_the_log(reason, end, segments[number + 1 :]):
             _drop_behind(segments, number, source, reason)
             break
     return end
+
+
+class _Scanned:
+    """The bytes that a log's recovery has gone through, told now and then."""
+
+    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
+        self._progress = progress
+        self._before = 0
+        if progress is not None:
+            progress.scan(total_bytes)
+
+    def at(self, position: int) -> int:
+        """The scan has come to `position` of a segment; at which one it should be told again."""
+        if self._progress is not None:
+            self._progress.at(self._before + position)
+        return position + Progress.STEP_BYTES
+
+    def finished(self, size: int) -> None:
+        self._before += size
 
 
 def _is_whole(segment: Segment) -> bool:
@@ -247,7 +271,11 @@ def _is_whole(segment: Segment) -> bool:
 
 
 def _recover_segment(
-    segment: Segment, expected: int, epochs: LeaderEpochs, producers: ProducerLog
+    segment: Segment,
+    expected: int,
+    epochs: LeaderEpochs,
+    producers: ProducerLog,
+    scanned: _Scanned,
 ) -> tuple[int, str]:
     """Rebuild what belongs to the segment and cut its bad end: (end offset, what was wrong)."""
     segment.offset_index.reset()
@@ -255,7 +283,10 @@ def _recover_segment(
     segment.txn_index.reset()
     segment.set_times(-1, -1, segment.base_offset)
     builder, tail, end = _IndexBuilder(segment), Tail(), expected
+    tell_at = scanned.at(0)
     for batch in scan(segment, tail):
+        if batch.position >= tell_at:
+            tell_at = scanned.at(batch.position)
         if batch.base_offset < end or batch.last_offset > segment.last_indexable_offset:
             tail.position, tail.reason = batch.position, f"corrupt: offset {batch.base_offset}"
             break
@@ -264,6 +295,7 @@ def _recover_segment(
             epochs.assign(batch.leader_epoch, batch.base_offset, save=False)
         producers.replay(batch, segment)
         end = batch.last_offset + 1
+    scanned.finished(segment.size)
     dropped = segment.size - tail.position
     if dropped:
         _logger.warning(
