@@ -6,9 +6,11 @@ Settings have Kafka's names; options are stronger than -X, and -X is stronger th
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 _FORCED = 130
 _SLOW_STOP_SECONDS = 1.0
 _HIGHEST_PORT = 65535
+_OPEN_FILES_MAX = 1 << 20
 _GC_THRESHOLDS = (50_000, 20, 50)
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
@@ -55,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _allow_open_files()
     return _runner()(_serve(settings, arguments.ready_file))
 
 
@@ -203,6 +207,14 @@ def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
     return run
 
 
+def _allow_open_files() -> None:
+    """As many as the system grants: the usual soft limit is for programs that use select, and too low for a server."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_MAX)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _seconds_since_exec() -> float:
     """From the start of the process, as the kernel noted it (in hundredths of a second)."""
     try:
@@ -218,6 +230,4 @@ def _resident_megabytes() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
     except OSError:
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -125,7 +125,7 @@ class Log:
             directory=directory,
             config=config,
             clock=clock,
-            open_segments=open_segments or OpenSegments(),
+            open_segments=OpenSegments() if open_segments is None else open_segments,
             producer_expiration_ms=producer_expiration_ms,
             progress=progress,
         )
