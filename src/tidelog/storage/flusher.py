@@ -56,9 +56,10 @@ class Flusher:
                 flush = log.prepare_flush()
                 await loop.run_in_executor(self._executor, flush.run)
             except OSError as error:
-                if flush is None or not no_descriptor(error):
+                if not no_descriptor(error):
                     raise log.fail(error) from error
-                flush.undo()  # the disk was not reached
+                if flush is not None:
+                    flush.undo()  # the disk was not reached
                 raise KafkaStorageError(
                     f"cannot flush {log.topic_partition}: {error.strerror}"
                 ) from error
