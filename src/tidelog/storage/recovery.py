@@ -111,6 +111,8 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     log_start = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
+    if epochs.unsaved:
+        epochs.save()
     producers.drop_strays([each.base_offset for each in segments], log_end)
     return Loaded(
         segments=segments,
