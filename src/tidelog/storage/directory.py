@@ -169,7 +169,7 @@ class LogDirectory:
         if found_id is not None and found_id != wanted["broker.id"]:
             raise StartError(
                 f"{self.path} belongs to broker {found_id}, this is broker {broker_id}: "
-                "use the directory of this broker, or set broker.id"
+                f"use the directory of this broker, or start with -X node.id={found_id}"
             )
         if found.get("cluster.id", cluster_id) != cluster_id:
             raise StartError(
