@@ -146,6 +146,10 @@ class LogManager:
     def __len__(self) -> int:
         return len(self._logs)
 
+    def __contains__(self, topic_partition: object) -> bool:
+        """Whether there is such a log, usable or not."""
+        return topic_partition in self._logs
+
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log, None if there is none; `KafkaStorageError` if its directory is offline."""
         log = self._logs.get(topic_partition)
