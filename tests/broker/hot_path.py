@@ -86,6 +86,7 @@ class HotPath:
             logs=unused,
             controller=unused,
             groups=unused,
+            transactions=unused,
             producer_ids=unused,
             waiting=Waiting(self.clock, self.timers),
             fetch_sessions=FetchSessions(3, self.clock),

@@ -1,0 +1,26 @@
+"""EndTxn (26): commit or abort a transaction.
+
+Versions: 2 may say that the producer was fenced; 3 is flexible; 4 may ask to abort (KIP-890).  The answer comes when
+the outcome is recorded; the markers follow.  Absent: 5, with which every end bumps the epoch.
+"""
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.broker.transaction_errors import as_known
+from tidelog.coordination.transactions.transaction import Identity
+from tidelog.errors import KafkaError
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+_FENCED_FROM = 2
+
+
+@handles(EndTxnRequest, "0-4")
+async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
+    producer = Identity(request.producer_id, request.producer_epoch)
+    try:
+        await ctx.broker.transactions.end_transaction(
+            request.transactional_id, producer, request.committed, 0
+        )
+    except KafkaError as error:
+        raise as_known(error, ctx.api_version, _FENCED_FROM) from None
+    return EndTxnResponse()
