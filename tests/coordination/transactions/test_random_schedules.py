@@ -1,0 +1,141 @@
+"""Producers, their zombies, time and crashes in random order: what must hold whatever happens."""
+
+import asyncio
+import random
+
+import pytest
+
+from tidelog.coordination.transactions.states import (
+    COMPLETE,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_COMMIT,
+    PREPARED,
+)
+from tidelog.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    KafkaStorageError,
+    ProducerFenced,
+)
+
+EXPECTED = (ConcurrentTransactions, InvalidProducerIdMapping, InvalidTxnState, ProducerFenced)
+KEYS = ("a", "b")
+STEPS = 120
+
+
+class Schedule:
+    """One run.  A producer is anybody who was ever given an identity, and may act on it at any later time."""
+
+    def __init__(self, world, seed: int) -> None:
+        self.world = world
+        self.random = random.Random(seed)
+        self.version = self.random.choice((0, 2))
+        self.given = {key: [] for key in KEYS}
+        """Every identity that was given out, the newest last."""
+        self.outcomes = {}
+        """(id, start of the transaction) → whether it was decided to commit."""
+        self.places = {}
+
+    async def run(self) -> None:
+        await self.world.load()
+        actions = (self.init, self.recover, self.add, self.add, self.end, self.end, self.complete)
+        rare = (self.crash, self.time_passes, self.disk_fails)
+        for _ in range(STEPS):
+            action = self.random.choice(rare if self.random.random() < 0.15 else actions)
+            try:
+                await action(self.random.choice(KEYS))
+            except EXPECTED:
+                pass
+            self.observe()
+        await self.world.runtime.close()
+
+    def someone(self, key: str):
+        """Mostly the current owner, sometimes one from before."""
+        known = self.given[key]
+        if not known:
+            raise InvalidProducerIdMapping
+        return known[-1] if self.random.random() < 0.7 else self.random.choice(known)
+
+    def gave(self, key: str, identity, *, may_repeat: bool) -> None:
+        if identity in self.given[key]:
+            assert may_repeat, identity
+            assert identity == self.given[key][-1]
+            return
+        others = [each for each in self.given[key] if each.producer_id == identity.producer_id]
+        assert all(each.producer_epoch < identity.producer_epoch for each in others)
+        assert not any(identity in self.given[other] for other in KEYS if other != key)
+        self.given[key].append(identity)
+
+    async def init(self, key: str) -> None:
+        self.gave(key, await self.world.init(key), may_repeat=False)
+
+    async def recover(self, key: str) -> None:
+        asks = self.someone(key)
+        told = await self.world.init(key, expected=asks)
+        # Only the owner, or one whose answer may have been lost, is heard.
+        assert asks in self.given[key][-2:]
+        self.gave(key, told, may_repeat=True)
+
+    async def add(self, key: str) -> None:
+        asks = self.someone(key)
+        await self.world.add(asks, ("t", self.random.randrange(3)), key=key)
+        assert asks == self.given[key][-1], "a zombie was let in"
+
+    async def end(self, key: str) -> None:
+        asks = self.someone(key)
+        before = self.world.shard.transactions.get(key)
+        told = await self.world.end(
+            asks, self.random.random() < 0.5, version=self.version, key=key
+        )
+        if before is not None and before.state is ONGOING:
+            assert asks == self.given[key][-1], "a zombie ended a transaction of its successor"
+        self.gave(key, told, may_repeat=True)
+
+    async def complete(self, key: str) -> None:
+        await self.world.complete(key)
+
+    async def crash(self, key: str) -> None:
+        before = self.world.recorded()
+        await self.world.crash()
+        assert self.world.recorded() == before, "what is replayed is not what was there"
+
+    async def time_passes(self, key: str) -> None:
+        self.world.pass_ms(self.random.choice((1, 1_000, 45_000)))
+
+    async def disk_fails(self, key: str) -> None:
+        before = self.world.recorded()
+        self.world.journal.fail = KafkaStorageError()
+        try:
+            await self.random.choice((self.add, self.end, self.init))(key)
+        except KafkaError:
+            pass
+        finally:
+            self.world.journal.fail = None
+        assert self.world.recorded() == before
+
+    def observe(self) -> None:
+        """The outcome of a transaction is decided once, and its partitions stay until it is carried out."""
+        self.world.clock.advance(1)  # so that no two transactions begin at the same time
+        for key, known in self.world.shard.transactions.items():
+            transaction = (key, known.start_ms)
+            if known.state is ONGOING:
+                assert transaction not in self.outcomes
+                assert self.places.get(transaction, frozenset()) <= known.places
+                self.places[transaction] = known.places
+            elif known.start_ms >= 0 and known.state in PREPARED | COMPLETE:
+                commit = known.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
+                if not (self.version and not known.places and transaction not in self.places):
+                    # (aside from aborts of KIP-890 that never had a partition)
+                    if known.state in PREPARED and known.places:
+                        assert known.places == self.places[transaction]
+                        assert self.outcomes.setdefault(transaction, commit) == commit
+            if known.state in PREPARED:
+                assert key in self.world.prepared, "nobody writes its markers"
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_random_schedule(make_world, seed):
+    asyncio.run(Schedule(make_world(), seed).run())
