@@ -205,15 +205,21 @@ class Runtime(Generic[R]):
 
     async def write(self, index: int, decide: Callable[[Any], Decision[R, T]]) -> T:
         """Decide on the shard's state, append, replay; returns the response once it is committed."""
-        shard = self._active(index)
-        decision = decide(shard.state)
-        waiting = self._carry_out(index, shard, decision)
+        response, waiting = self.write_now(index, decide)
         if waiting is not None:
             try:
                 await asyncio.shield(waiting)
             except KafkaError as error:
                 raise told(error) from error
-        return decision.response
+        return response
+
+    def write_now(
+        self, index: int, decide: Callable[[Any], Decision[R, T]]
+    ) -> "tuple[T, asyncio.Future[None] | None]":
+        """As `write`, without waiting: the response holds when the future, if there is one, is done."""
+        shard = self._active(index)
+        decision = decide(shard.state)
+        return decision.response, self._carry_out(index, shard, decision)
 
     async def read(self, index: int, look: Callable[[Any], T]) -> T:
         """Look at the shard's state; what was seen is committed when this returns."""

@@ -1,11 +1,11 @@
 """Produce (0): append a batch to each of some partitions.
 
 Versions: 5 answers with the log start offset; 7 allows zstd; 8 names refused records (KIP-467); 9 is flexible; 10 tells
-of a new leader (KIP-951).  0-2 are advertised and refused: old librdkafka looks for them before it compresses.
+of a new leader (KIP-951); with 12 a batch puts its partition into the producer's transaction (KIP-890).  0-2 are advertised and refused: old librdkafka looks for them before it compresses.
 
 Requests are pipelined: while one waits for its flush, later ones of the same connection are appended.  The usual
 request (flexible, one partition, no error) is answered from a template, everything else through the codec.
-Absent: 12, with which a batch itself puts its partition into the transaction (KIP-890).
+Absent: nothing.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from struct import Struct as Packer
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import handles_frame
 from tidelog.broker.leader_hints import current_leader, node_endpoints
-from tidelog.broker.verification import verify_batch
+from tidelog.broker.transactional_produce import JOINS_FROM, after, join, verify_batch
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidRecord,
@@ -58,13 +58,23 @@ Outcome = Written | KafkaError
 Topics = list[tuple[str, list[tuple[int, memoryview | None]]]]
 
 
-@handles_frame(ProduceRequest, "3-11", advertised="0-11")
+@handles_frame(ProduceRequest, "3-12", advertised="0-12")
 def produce(
     services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
 ) -> Answer:
     if version < _FIRST_FLEXIBLE:
         return _produce_many(services, version, correlation_id, *_decode_old(frame, pos, version))
     transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    if transactional_id is not None and version >= JOINS_FROM:
+        try:
+            waiting = join(services, transactional_id, frame, places, version)
+        except KafkaError as error:
+            refused: Outcomes = [(name, [(each[0], error) for each in ps]) for name, ps in places]
+            return _answer(services, version, correlation_id, acks, timeout_ms, refused)
+        if waiting is not None:
+            kept = memoryview(bytearray(frame))  # the frame itself is the network's
+            again = partial(produce.run, services, peer, kept, version, correlation_id, pos)
+            return after(waiting, again)
     if acks in _ACKS and len(places) == 1:
         name, partitions = places[0]
         if len(partitions) == 1:

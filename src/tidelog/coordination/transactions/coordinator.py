@@ -35,6 +35,7 @@ from tidelog.coordination.transactions.transaction import Identity, Place, Trans
 from tidelog.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidProducerIdMapping,
     InvalidRequest,
     KafkaError,
     ProtocolError,
@@ -162,6 +163,29 @@ class TransactionCoordinator:
         if shard is None:
             raise CoordinatorLoadInProgress
         shard.verify(transactional_id, producer, place)
+
+    def join(
+        self, transactional_id: str, producer: Identity, places: frozenset[Place]
+    ) -> "asyncio.Future[None] | None":
+        """As `add_partitions`, for batches that bring their partition with them (KIP-890).
+
+        None when they may be appended; else a future, after which it has to be asked again.
+        """
+        count = self._shards.count
+        if not transactional_id or not count:
+            raise InvalidProducerIdMapping
+        index = shard_of(transactional_id, count)
+        shard = self._runtime.maybe_state(index)
+        if shard is None:
+            raise CoordinatorLoadInProgress
+        known = shard.transactions.get(transactional_id)
+        if known is not None and known.state in PREPARED and known.identity == producer:
+            # Its previous transaction is decided, and about to be complete.
+            return self._completing.get(transactional_id)
+        _, waiting = self._runtime.write_now(
+            index, lambda shard: shard.add(transactional_id, producer, places)
+        )
+        return waiting
 
     async def _decide_with_id(
         self,

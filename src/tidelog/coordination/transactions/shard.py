@@ -29,6 +29,7 @@ from tidelog.coordination.transactions.states import (
     TABLE,
 )
 from tidelog.coordination.transactions.transaction import (
+    EPOCH_BUMPED_BY_END,
     MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
@@ -51,9 +52,6 @@ log = logging.getLogger(__name__)
 
 _TIMED_OUT = "timed out"
 _EXPIRY = "expiry"
-
-EPOCH_BUMPED_BY_END = 2
-"""transaction.version from which on EndTxn bumps the epoch (KIP-890)."""
 
 
 class NeedsProducerId(Exception):

@@ -12,6 +12,8 @@ NO_PRODUCER = -1
 NO_EPOCH = -1
 MAX_EPOCH = (1 << 15) - 1
 """Never given to a producer: kept for the coordinator, which must always be able to fence one."""
+EPOCH_BUMPED_BY_END = 2
+"""The transaction.version from which on EndTxn bumps the epoch (KIP-890)."""
 
 
 class Identity(NamedTuple):
