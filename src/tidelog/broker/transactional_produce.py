@@ -70,7 +70,7 @@ def join(
         raise _as_told(error, version) from None
 
 
-def after(waiting: "asyncio.Future[None]", again: Callable[[], Answer]) -> Deferred:
+def answer_after(waiting: "asyncio.Future[None]", again: Callable[[], Answer]) -> Deferred:
     """The answer that `again` gives once `waiting` is done, whatever came of it."""
     deferred = Deferred(pipelined=True)
 

@@ -16,7 +16,7 @@ from struct import Struct as Packer
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import handles_frame
 from tidelog.broker.leader_hints import current_leader, node_endpoints
-from tidelog.broker.transactional_produce import JOINS_FROM, after, join, verify_batch
+from tidelog.broker.transactional_produce import JOINS_FROM, answer_after, join, verify_batch
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidRecord,
@@ -74,7 +74,7 @@ def produce(
         if waiting is not None:
             kept = memoryview(bytearray(frame))  # the frame itself is the network's
             again = partial(produce.run, services, peer, kept, version, correlation_id, pos)
-            return after(waiting, again)
+            return answer_after(waiting, again)
     if acks in _ACKS and len(places) == 1:
         name, partitions = places[0]
         if len(partitions) == 1:

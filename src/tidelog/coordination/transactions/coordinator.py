@@ -33,6 +33,7 @@ from tidelog.coordination.transactions.shard import (
 from tidelog.coordination.transactions.states import PREPARE_COMMIT, PREPARED
 from tidelog.coordination.transactions.transaction import Identity, Place, Transaction
 from tidelog.errors import (
+    ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidProducerIdMapping,
@@ -72,6 +73,8 @@ class TransactionCoordinator:
         self.timers = Timers(clock, call_later)
         self._completing: dict[str, asyncio.Task[None]] = {}
         """By transactional id: who writes its markers."""
+        self._delayed: set[str] = set()
+        """Those of which some marker could not be written at once."""
         self._runtime: Runtime[Change] = Runtime(
             make_state=self._make_shard, timers=self.timers, name=TRANSACTION_STATE
         )
@@ -122,12 +125,15 @@ class TransactionCoordinator:
         self, transactional_id: str, timeout_ms: int, expected: Identity | None
     ) -> Identity:
         """Make the caller the one producer of this id; `expected` is who it was so far (KIP-360)."""
-        told: Identity | KafkaError = await self._decide_with_id(
-            transactional_id,
-            lambda shard, fresh_id: shard.init_producer_id(
-                transactional_id, timeout_ms, expected, fresh_id
-            ),
-        )
+
+        def decide(
+            shard: TransactionShard, fresh_id: int | None
+        ) -> Decision[Change, Identity | KafkaError]:
+            return shard.init_producer_id(transactional_id, timeout_ms, expected, fresh_id)
+
+        told: Identity | KafkaError = await self._decide_with_id(transactional_id, decide)
+        if isinstance(told, KafkaError) and await self._is_completed(transactional_id):
+            told = await self._decide_with_id(transactional_id, decide)
         if isinstance(told, KafkaError):
             raise told
         return told
@@ -181,7 +187,7 @@ class TransactionCoordinator:
         known = shard.transactions.get(transactional_id)
         if known is not None and known.state in PREPARED and known.identity == producer:
             # Its previous transaction is decided, and about to be complete.
-            return self._completing.get(transactional_id)
+            return self._maybe_completing(transactional_id)
         _, waiting = self._runtime.write_now(
             index, lambda shard: shard.add(transactional_id, producer, places)
         )
@@ -204,7 +210,14 @@ class TransactionCoordinator:
     ) -> Any:
         if not transactional_id:
             raise InvalidRequest("the transactional id is empty")
-        return await self._runtime.write(await self._shards.index_of(transactional_id), decide)
+        index = await self._shards.index_of(transactional_id)
+        try:
+            return await self._runtime.write(index, decide)
+        except ConcurrentTransactions:
+            # Clients would come again after a pause that is longer than most completions take.
+            if not await self._is_completed(transactional_id):
+                raise
+        return await self._runtime.write(index, decide)
 
     # ------------------------------------------------------------------ administration
 
@@ -233,6 +246,18 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ completion
 
+    def _maybe_completing(self, transactional_id: str) -> "asyncio.Task[None] | None":
+        """What completes the id's transaction, if that is worth waiting for."""
+        return None if transactional_id in self._delayed else self._completing.get(transactional_id)
+
+    async def _is_completed(self, transactional_id: str) -> bool:
+        """Wait for the completion of the id's transaction; False if there is none, or it takes long."""
+        completing = self._maybe_completing(transactional_id)
+        if completing is None:
+            return False
+        await asyncio.wait({completing})
+        return True
+
     def _start_completing(self, index: int, transactional_id: str) -> None:
         before = self._completing.get(transactional_id)
         task = asyncio.get_running_loop().create_task(
@@ -243,6 +268,7 @@ class TransactionCoordinator:
         def done(task: "asyncio.Task[None]") -> None:
             if self._completing.get(transactional_id) is task:
                 del self._completing[transactional_id]
+                self._delayed.discard(transactional_id)
             if not task.cancelled() and task.exception() is not None:
                 log.error(
                     "the completion of %s failed", transactional_id, exc_info=task.exception()
@@ -263,6 +289,7 @@ class TransactionCoordinator:
                 return
             except KafkaError as error:
                 log.warning("the completion of %s is tried again: %s", transactional_id, error)
+                self._delayed.add(transactional_id)
             await self._pause(transactional_id)
 
     async def _complete_once(self, index: int, transactional_id: str) -> None:
