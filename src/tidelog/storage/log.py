@@ -94,6 +94,7 @@ class Log:
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, and is not scanned after a crash."""
         self._high_watermark = loaded.log_end_offset
+        self.producers.committed(self._high_watermark)
         self._opened_at = loaded.log_end_offset if loaded.clean else -1
 
         self.last_flush_ms = self.clock.now_ms()
