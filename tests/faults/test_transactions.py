@@ -1,0 +1,188 @@
+"""`kill -9` between the steps of transactions: readers of committed records see whole ones only, each once."""
+
+import random
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from load import PATIENCE_S, create_topic
+
+from tidelog.testing.local_broker import LocalBroker
+
+pytestmark = pytest.mark.faults
+
+HURRY = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+PARTITIONS = 2
+
+
+def make_producer(broker: LocalBroker, transactional_id: str = "mine") -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 60_000,
+            **HURRY,
+        }
+    )
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def make_consumer(broker: LocalBroker, group: str, **more: Any) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6_000,
+            **HURRY,
+            **more,
+        }
+    )
+
+
+def read_committed(broker: LocalBroker, topic: str) -> list[bytes]:
+    """Everything in all partitions, up to their ends."""
+    consumer = make_consumer(broker, "readers", **{"enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    values: list[bytes] = []
+    ended: set[int] = set()
+    while len(ended) < PARTITIONS:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, "a transaction was left open"
+        if message.error() is None:
+            values.append(message.value())
+        else:
+            ended.add(message.partition())
+    consumer.close()
+    return values
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_kills_between_all_steps(broker: LocalBroker, commit: bool) -> None:
+    broker.start()
+    create_topic(broker.bootstrap, "t", partitions=PARTITIONS)
+    expected: list[bytes] = []
+    for killed_after in range(6):
+        producer = make_producer(broker)
+        values = [b"%d-%d" % (killed_after, index) for index in range(PARTITIONS)]
+        offset = TopicPartition("t", 0, 100 + killed_after)
+        metadata = make_consumer(broker, "g").consumer_group_metadata()
+        steps = [
+            lambda: None,
+            producer.begin_transaction,
+            lambda: _send(producer, 0, values[0]),  # noqa: B023  (called in this round)
+            lambda: _send(producer, 1, values[1]),  # noqa: B023
+            lambda: producer.send_offsets_to_transaction([offset], metadata, PATIENCE_S),  # noqa: B023
+            lambda: (producer.commit_transaction if commit else producer.abort_transaction)(  # noqa: B023
+                PATIENCE_S
+            ),
+        ]
+        for number, step in enumerate(steps):
+            step()
+            if number == killed_after:
+                broker.restart(kill=True)
+        if commit:
+            expected += values
+    assert sorted(read_committed(broker, "t")) == sorted(expected)
+    consumer = make_consumer(broker, "g")
+    (found,) = consumer.committed([TopicPartition("t", 0)], PATIENCE_S)
+    consumer.close()
+    assert found.offset == (105 if commit else -1001)
+
+
+def _send(producer: Producer, partition: int, value: bytes) -> None:
+    producer.produce("t", value, partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def test_a_killed_producer_is_aborted_by_its_successor(broker: LocalBroker) -> None:
+    broker.start()
+    create_topic(broker.bootstrap, "t", partitions=PARTITIONS)
+    for number in range(3):
+        abandoned = make_producer(broker)
+        abandoned.begin_transaction()
+        _send(abandoned, 0, b"left %d" % number)
+        broker.restart(kill=True)
+    last = make_producer(broker)
+    last.begin_transaction()
+    _send(last, 1, b"whole")
+    last.commit_transaction(PATIENCE_S)
+    assert read_committed(broker, "t") == [b"whole"]
+
+
+class Worker(threading.Thread):
+    """Copies `in` to `out` in transactions; now and then it is replaced, as if its process had died."""
+
+    def __init__(self, broker: LocalBroker, count: int) -> None:
+        super().__init__(daemon=True)
+        self._broker = broker
+        self._count = count
+        self._random = random.Random(7)
+        self.done = 0
+        self.deaths = 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while self.done < self._count:
+                self._life()
+        except BaseException as error:  # noqa: BLE001  (told to the test)
+            self.error = error
+
+    def _life(self) -> None:
+        producer = make_producer(self._broker, "worker")
+        consumer = make_consumer(self._broker, "workers")
+        consumer.subscribe(["in"])
+        try:
+            while self.done < self._count:
+                if not self._copy(producer, consumer):
+                    return
+        except KafkaException:
+            pass  # whatever it was: the next life begins with what is committed
+        finally:
+            self.deaths += 1
+            consumer.close()
+
+    def _copy(self, producer: Producer, consumer: Consumer) -> bool:
+        batch = [each for each in consumer.consume(20, 1.0) if each.error() is None]
+        if not batch:
+            return True
+        producer.begin_transaction()
+        for message in batch:
+            producer.produce("out", message.value(), partition=message.partition())
+        positions = consumer.position(consumer.assignment())
+        metadata = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(positions, metadata, PATIENCE_S)
+        if self._random.random() < 0.1:
+            producer.flush(PATIENCE_S)
+            return False  # dies with the transaction open
+        producer.commit_transaction(PATIENCE_S)
+        self.done += len(batch)
+        return True
+
+
+def test_every_input_goes_out_exactly_once(broker: LocalBroker) -> None:
+    count = 2_000
+    moments = random.Random(11)
+    broker.start()
+    for topic in ("in", "out"):
+        create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
+    source = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for number in range(count):
+        source.produce("in", b"%d" % number, partition=number % PARTITIONS)
+    assert source.flush(PATIENCE_S) == 0
+    worker = Worker(broker, count)
+    worker.start()
+    for _ in range(6):
+        worker.join(moments.uniform(0.2, 2.0))
+        broker.restart(kill=True)
+    worker.join(120)
+    assert worker.error is None
+    assert not worker.is_alive(), f"{worker.done} of {count} after {worker.deaths} lives"
+    seen = Counter(read_committed(broker, "out"))
+    assert seen == Counter(b"%d" % number for number in range(count))
