@@ -6,7 +6,7 @@
 #                 without those clients: make test PEERS=no
 #   make check    format, lint, types, layers
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
-#   make bench    the benchmarks, see benchmarks/README.md
+#   make bench    every benchmark; each also runs by itself: .venv/bin/python benchmarks/broker.py
 #   make docs     write the generated reference pages again
 #   make clean    remove everything that the above have made, except ./data
 
@@ -40,7 +40,7 @@ check: .venv/dev
 peers: .peers/installed
 
 bench: .venv/dev
-	$(BIN)/python -m benchmarks $(ARGS)
+	for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each $(ARGS) || exit 1; done
 
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py

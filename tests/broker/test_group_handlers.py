@@ -406,9 +406,25 @@ async def test_stop_sends_away_who_waits(rig):
         ("", 0),
         ("a", 97 % 50),
         ("abc", 96354 % 50),
+        ("accounting", 803323243 % 50),  # the hash is negative: Kafka takes its absolute value
         ("polygenelubricants", 0),
         ("ü€😀", 17318035 % 50),
     ],
 )
 def test_shard_is_javas_string_hash(group, expected):
     assert shard_of(group, 50) == expected
+
+
+async def test_names_too_long_to_be_stored(rig):
+    response = await rig.ask(commit_request(group="g" * 32768), 9)
+    assert response.topics[0].partitions[0].error_code == InvalidGroupId.code
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="cg",
+        member_id="m" * 40_000,
+        rebalance_timeout_ms=20_000,
+        subscribed_topic_names=["events"],
+        topic_partitions=[],
+    )
+    assert (await rig.ask(request, 1)).error_code == InvalidRequest.code
+    request.member_id = "m"
+    assert (await rig.ask(request, 1)).error_code == 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.broker import kafka_names, properties
-from tidelog.broker.settings import BrokerSettings, declarations, reference
+from tidelog.broker import properties
+from tidelog.broker.settings import BrokerSettings, declarations
 from tidelog.errors import SettingsError
 
 
@@ -88,13 +88,6 @@ def test_no_name_is_declared_twice():
         name for _, each in declarations().values() for name in (each.spec.name, *each.spec.also)
     ]
     assert len(names) == len(set(names))
-
-
-def test_the_reference_has_every_setting():
-    page = reference()
-    assert all(f"`{name}`" in page for name in declarations())
-    assert "`num.io.threads`" in page
-    assert not kafka_names.NAMES & {"listeners", "log.dirs"}
 
 
 @pytest.mark.parametrize(

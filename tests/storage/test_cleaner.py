@@ -14,7 +14,8 @@ from tidelog.records.batch import iterate_batches, parse_header, read_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.storage.checkpoints import read_offsets
-from tidelog.storage.cleaner import Cleaner, CleanerConfig
+from tidelog.storage.cleaner import Cleaner
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.cleaner_process import WorkerLost, WorkerProcess
 from tidelog.storage.cleaner_worker import Begin, Work
 from tidelog.storage.compaction import CLEANER_CHECKPOINT
@@ -23,6 +24,7 @@ from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
+from tidelog.testing.faulty_files import Died, Fault, FaultyFiles, at, on
 from tidelog.testing.manual_clock import ManualClock
 
 PARTITION = TopicPartition("orders", 0)
@@ -216,19 +218,19 @@ async def test_corrupt_bytes_make_a_log_uncleanable(tmp_path, caplog) -> None:
     assert [each.size for each in bench.log.segments] == sizes
     assert await bench.cleaner.clean_once() is None
     assert len(caplog.records) == 1
-    bench.cleaner.forget(PARTITION)
+    await bench.cleaner.forget(PARTITION)
     assert not bench.cleaner.uncleanable
 
 
 async def test_a_disk_that_is_full_costs_a_pass_and_a_rest(tmp_path, caplog) -> None:
     bench = Bench(str(tmp_path))
     bench.overwrite(30)
-    before = read_all(bench.log)
-    files = CrashingFiles(crash_at=3, crash=lambda: OSError(28, "No space left on device"))
-    bench.worker = InlineWorker(files)
+    before = state_of(bench.log)
+    plan = on("write", ".log.cleaned", Fault.SHORT)
+    bench.worker = InlineWorker(FaultyFiles(str(tmp_path), plan=plan))
     assert await bench.cleaner.clean_once() is None
     assert "No space left" in caplog.text
-    assert read_all(bench.log) == before
+    assert state_of(bench.log) == before
     bench.worker = InlineWorker(bench.files)
     bench.cleaner._idle_workers.clear()
     assert await bench.cleaner.clean_once() is None  # rests
@@ -245,6 +247,22 @@ async def test_truncation_moves_the_checkpoint_back(tmp_path) -> None:
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
     bench.cleaner.truncated(bench.log, 60)
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
+
+
+async def test_a_deleted_log_is_forgotten_for_good(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    await bench.cleaner.clean_once()
+    await bench.cleaner.forget(PARTITION)
+    assert read_offsets(bench.files, str(tmp_path / CLEANER_CHECKPOINT)) == {}
+
+
+async def test_a_checkpoint_past_the_end_is_not_believed(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    bench.cleaner._checkpoint_of(bench.log)[PARTITION] = 10_000
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert len(read_all(bench.log)) < 100
 
 
 async def test_only_compacted_logs_are_looked_at(tmp_path) -> None:
@@ -277,41 +295,8 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
 # ---------------------------------------------------------------------- crashes
 
 
-class Crash(BaseException):
-    """The process is gone."""
-
-
-class CrashingFiles(LocalFiles):
-    """Stops everything at the n-th change to the disk."""
-
-    def __init__(self, crash_at: int, crash: Callable[[], BaseException] = Crash) -> None:
-        self.left = crash_at
-        self.crash = crash
-
-    def open(self, path: str, *, create: bool = False) -> Any:
-        if create:
-            self._step()
-        return super().open(path, create=create)
-
-    def rename(self, source: str, target: str) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._step()
-        super().remove(path)
-
-    def sync_directory(self, path: str) -> None:
-        self._step()
-        super().sync_directory(path)
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise self.crash()
-
-
-async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path) -> None:
+@pytest.mark.parametrize("afterwards", ["kill", "cut_power"])
+async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path, afterwards) -> None:
     reference = Bench(str(tmp_path / "reference"))
     reference.overwrite(5, roll=True)
     valid: list[Any] = []  # before the first group, and after each of them
@@ -320,18 +305,21 @@ async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path) -> None:
     valid.append(read_all(reference.log))
     assert len(valid[-1]) < len(valid[0])
     seen: list[int] = []
-    for step in range(1, 1000):
-        files = CrashingFiles(1 << 60)
+    for step in range(1000):
+        files = FaultyFiles(str(tmp_path / str(step)))
         bench = Bench(str(tmp_path / str(step)), files)
         bench.overwrite(5, roll=True)
-        files.left = step
+        bench.log.flush()
+        files.sync_directory(bench.root)
+        fault = (Fault.DIE, Fault.DIE_TORN, Fault.DIE_AFTER)[step % 3]
+        files.plan = at(len(files.points) + step, fault)
         try:
             assert await bench.cleaner.clean_once() == PARTITION
-        except Crash:
+        except Died:
             finished = False
         else:
             finished = True
-        files.left = 1 << 60
+        bench.files = files.kill() if afterwards == "kill" else files.cut_power(seed=step)
         found = read_all(bench.open())
         seen.append(next(i for i, each in enumerate(valid) if set(each) <= set(found)))
         # Recovery may keep an old segment of a group of which nothing was left: the next pass cleans it again.
@@ -426,6 +414,29 @@ async def test_a_killed_worker_is_noticed_and_replaced(tmp_path, caplog) -> None
     assert workers.get_nowait().pid != first.pid
     assert state_of(bench.log) == {b"%d" % key: b"29" for key in range(10)}
     await cleaner.stop_workers()
+
+
+async def test_the_cleaner_survives_what_nobody_foresaw(tmp_path, caplog) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    tries = 0
+
+    async def start() -> InlineWorker:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("no process today")
+        return bench.worker
+
+    cleaner = bench.new_cleaner(start, backoff_ms=0)
+    cleaned = asyncio.Event()
+    bench.worker.before_group = cleaned.set
+    task = asyncio.create_task(cleaner.run())
+    await cleaned.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "no process today" in caplog.text
 
 
 async def test_the_worker_ends_with_its_parent() -> None:

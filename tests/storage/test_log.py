@@ -327,7 +327,26 @@ def test_a_failed_roll_leaves_the_log_as_it_was(bench):
     assert bench.values(log)[-1] == b"c" * 60
 
 
+def test_a_marker_that_cannot_be_indexed_takes_the_log_offline(bench):
+    files = FaultyFiles(bench.root)
+    log = bench.open(files=files)
+    bench.append(log, [b"a"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    files.plan = on("write", ".txnindex", Fault.NO_SPACE)
+    with pytest.raises(KafkaStorageError):
+        bench.marker(log, 7, commit=False)
+    assert log.failure
+    assert bench.open().aborted_transactions(0, 2) == [(7, 0)]
+
+
 # ---------------------------------------------------------------------- flushing
+
+
+def test_flushes_without_readers_leave_nothing_behind(bench):
+    log = bench.open(files=FaultyFiles(bench.root))
+    for _ in range(100):
+        bench.append(log, [b"a"])
+        log.flush()
+    assert len(log.hints) <= 64
 
 
 async def test_concurrent_flushes_share_one_sync(bench):

@@ -177,6 +177,14 @@ def test_a_broken_checkpoint_costs_a_scan_and_no_data(manager, bench, tmp_path):
     assert again.get(A).log_end_offset == 1
 
 
+def test_a_new_log_does_not_inherit_a_checkpoint(manager, tmp_path):
+    logs = manager()
+    logs.close()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (tmp_path / "data" / name).write_text("0\n1\na.b-c 0 5\n")
+    assert manager().get_or_create(A, None).log_start_offset == 0
+
+
 def test_few_descriptors_for_many_logs(manager, bench):
     logs = manager()
     for index in range(50):

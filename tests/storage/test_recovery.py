@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.errors import CorruptMessage
 from tidelog.records.builder import build_batch
 from tidelog.storage import recovery
 from tidelog.storage.files import LocalFiles
@@ -233,3 +234,54 @@ def test_a_swap_beside_a_cleaned_file_is_undone(bench):
     cleaned(bench, 1, [1], ".swap")
     cleaned(bench, 0, [0], ".cleaned")
     assert bench.values(bench.open(recovery_point=3)) == [b"0" * 60, b"1" * 60, b"2" * 60]
+
+
+def test_an_index_entry_that_points_between_batches_is_noticed(bench, caplog):
+    log = bench.open(segment_bytes=4000, index_interval_bytes=100)
+    fill(bench, log, 60)
+    bench.reopen_clean(log)
+    index = Path(path(bench, suffix=".index"))
+    entries = bytearray(index.read_bytes())
+    for at in range(4, len(entries), 8):
+        (position,) = struct.unpack_from(">i", entries, at)
+        struct.pack_into(">i", entries, at, position + 7)
+    index.write_bytes(entries)
+    again = bench.open(segment_bytes=4000, clean=True, recovery_point=60)
+    assert len(bench.values(again)) == 60
+    assert again.failure is None
+    assert any("rebuilding the indexes" in each for each in warnings(caplog))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("epochs", ["0\n2\n3 0\n1 10\n", "0\n2\n0 10\n1 0\n", "nonsense"])
+def test_a_damaged_epoch_file_is_made_good_from_the_log(bench, caplog, epochs, clean):
+    log = bench.open()
+    for epoch in range(4):
+        bench.append(log, [b"v"] * 5, epoch=epoch)
+    expected = log.epochs.entries()
+    bench.reopen_clean(log)
+    Path(bench.directory, "leader-epoch-checkpoint").write_text(epochs)
+    again = bench.open(clean=clean, recovery_point=20)
+    assert again.epochs.entries() == expected
+    assert again.log_end_offset == 20
+
+
+def test_a_damaged_snapshot_does_not_forget_producers_after_a_clean_stop(bench):
+    log = bench.open()
+    fill(bench, log, 5)
+    bench.reopen_clean(log)
+    Path(path(bench, 5, ".snapshot")).write_bytes(b"nonsense")
+    again = bench.open(clean=True, recovery_point=5)
+    assert again.producers.by_id[7].last_sequence == 4
+
+
+def test_damage_behind_a_clean_stop_is_an_error_of_the_reader_alone(bench):
+    log = bench.open(segment_bytes=1000)
+    fill(bench, log)
+    again = bench.reopen_clean(log, segment_bytes=1000)
+    Path(path(bench)).write_bytes(b"\xff" * 900)
+    last = again.segments[-1].base_offset
+    with pytest.raises(CorruptMessage):
+        again.read(0, 1000, up_to=20)
+    assert again.failure is None
+    assert again.read(last, 10_000, up_to=20) is not None

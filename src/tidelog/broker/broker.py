@@ -14,7 +14,6 @@ stop is written.
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
 import socket
 from collections.abc import Mapping
@@ -24,11 +23,11 @@ from uuid import UUID, uuid4
 
 from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
-from tidelog.broker.adoption import adopt
+from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
-from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
 from tidelog.broker.late import Late
@@ -37,7 +36,7 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
 from tidelog.cluster.controller import Controller
-from tidelog.cluster.image import BROKER, Delta, Image
+from tidelog.cluster.image import BROKER, Delta, Image, Topic
 from tidelog.cluster.metadata import (
     BrokerRecord,
     PartitionChangeRecord,
@@ -51,20 +50,20 @@ from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
 from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
 from tidelog.metastore.sqlite import SqliteMetastore
-from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, open_socket
 from tidelog.network.peer import Address
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
-from tidelog.storage.cleaner import Cleaner
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when they are needed: a start must be quick
     from tidelog.coordination.groups.coordinator import GroupCoordinator
     from tidelog.coordination.transactions.coordinator import TransactionCoordinator
+    from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +71,10 @@ METADATA_FILE = "tidelog-metadata.db"
 """In the first log directory, unless a metastore is passed in."""
 
 _DRAIN_SECONDS = 10.0
-_GC_THRESHOLDS = (50_000, 20, 50)
 _REMOVE_FILES_EVERY_MS = 1_000
+_CLEANER_DELAY_SECONDS = 1.0
+"""Its modules are imported when the first clients have been served."""
+_BETWEEN_IMPORTS_SECONDS = 0.002
 
 
 class Broker:
@@ -142,7 +143,6 @@ class Broker:
         log.info("stopped")
 
     async def _start(self) -> None:
-        gc.disable()  # nothing made while starting is garbage
         tail = Tail(self._metastore)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
@@ -161,10 +161,7 @@ class Broker:
         self._start_coordinators(services, tail)
         self._start_background(tail, logs)
         self._accept(services)
-        gc.enable()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        self._background.run("import of handlers", _import(services.handlers))
 
     # ------------------------------------------------------------------ steps of the start
 
@@ -293,6 +290,7 @@ class Broker:
             self._broker_id,
             new_topic_id,
             lambda topic: internal_config(topic, self._settings),
+            lambda: metadata_of_kafka(self._files, self._settings.broker.log_dirs),
         )
         if not all(each.clean for each in logs.directories):
             # Records that no disk had may be lost: a new epoch lets readers notice (KIP-320).
@@ -304,9 +302,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         # Produce and fetch need not wait for it.
         if CONSUMER_OFFSETS in tail.image.topics:
-            loop.call_soon(services.groups.start)
+            loop.call_soon(lambda: services.groups.start())
         if TRANSACTION_STATE in tail.image.topics:
-            loop.call_soon(services.transactions.start)
+            loop.call_soon(lambda: services.transactions.start())
         tail.subscribe(lambda _, delta: self._coordinators_follow(services, delta))
 
     def _coordinators_follow(self, services: Services, delta: Delta) -> None:
@@ -337,18 +335,38 @@ class Broker:
         every("expiry of producers", broker.producer_id_expiration_check_interval_ms, expire)
         self._background.run("metadata", tail.run())
         if self._settings.cleaner.enable:
-            self._cleaner = Cleaner(
-                logs=lambda: logs,
-                config=self._settings.cleaner,
-                files=self._files,
-                clock=self._clock,
-                flusher=self._flusher,
-            )
-            self._background.run("cleaner", self._cleaner.run())
+            self._background.run("cleaner", self._clean(tail, logs))
+
+    async def _clean(self, tail: Tail, logs: LogManager) -> None:
+        await asyncio.sleep(_CLEANER_DELAY_SECONDS)
+        from tidelog.storage.cleaner import Cleaner
+
+        self._cleaner = Cleaner(
+            logs=lambda: logs,
+            config=self._settings.cleaner,
+            files=self._files,
+            clock=self._clock,
+            flusher=self._flusher,
+        )
+        tail.subscribe(self._cleaner_follows)
+        await self._cleaner.run()
+
+    def _cleaner_follows(self, _: Image, delta: Delta) -> None:
+        if delta.deleted:
+            self._background.run("cleaner's notes", self._forget(delta.deleted))
+
+    async def _forget(self, topics: list[Topic]) -> None:
+        assert self._cleaner is not None
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                await self._cleaner.forget(TopicPartition(topic.name, index))
 
     def _accept(self, services: Services) -> None:
         loop = asyncio.get_running_loop()
-        self._hub = Hub(Dispatcher(services).serve, self._settings.network, loop)
+        dispatcher = Dispatcher(services)
+        self._hub = Hub(
+            dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
+        )
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(sock, each.name, self._hub)
@@ -421,6 +439,12 @@ def new_topic_id() -> UUID:
 def new_cluster_id() -> str:
     """22 characters of base64url, as Kafka's."""
     return topic_id_text(new_topic_id())
+
+
+async def _import(handlers: Handlers) -> None:
+    """Import the handlers one by one, so that no client has to wait for all of them."""
+    while handlers.load_next():
+        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
 
 
 def _new_epochs(image: Image, broker_id: int) -> list[Record]:

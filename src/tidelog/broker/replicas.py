@@ -45,6 +45,8 @@ class Replicas:
             self._host(image, topic, range(len(topic.partitions)))
         for name, indexes in delta.partitions.items():
             self._host(image, image.topics[name], sorted(indexes))
+        if delta.created or delta.partitions:
+            self._logs.sync_directories()
         self._configure(image, delta)
 
     def topic_config(self, image: Image, topic: str) -> LogConfig:
@@ -79,7 +81,7 @@ class Replicas:
             # Left over from a topic of the same name whose deletion was cut short by a crash.
             log.warning("%s is of a deleted topic with the same name; it is removed", where)
             self._logs.delete(where)
-        found = self._logs.get_or_create(where, topic.id, config)
+        found = self._logs.get_or_create(where, topic.id, config, sync=False)
         self._partitions.add(
             Partition(topic.name, index, topic.id, found, leader_epoch, flusher=self._flusher)
         )

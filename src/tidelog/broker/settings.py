@@ -16,8 +16,8 @@ from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.transactions.config import TransactionConfig
 from tidelog.errors import SettingsError
 from tidelog.network.config import NetworkConfig
-from tidelog.settings import Declared, Section, at_least, declared, names_of, setting, text_of
-from tidelog.storage.cleaner import CleanerConfig
+from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.config import LogConfig
 
 
@@ -52,7 +52,7 @@ class BrokerConfig(Section):
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
-        ("tidelog-data",),
+        ("data",),
         "Directories that hold the partitions; log.dir is the same.",
         also={"log.dir": 1},
     )
@@ -238,48 +238,6 @@ def declarations() -> dict[str, tuple[str, Declared]]:
         for section, cls in SECTIONS.items()
         for each in declared(cls)
     }
-
-
-def reference() -> str:
-    """The reference page of all settings, in Markdown."""
-    lines = ["# Settings", "", "Generated from the declarations; do not edit.", ""]
-    lines += [
-        "Names are Kafka's. *Dynamic* settings may be changed while the broker runs; a *topic* name is the one",
-        "under which a topic overrides the broker's value.",
-        "",
-    ]
-    for cls in SECTIONS.values():
-        lines += [f"## {(cls.__doc__ or '').split(':')[0].rstrip('.')}", ""]
-        lines += ["| name | default | dynamic | topic | what it does |", "|---|---|---|---|---|"]
-        lines += [_reference_row(each) for each in declared(cls)]
-        lines.append("")
-    lines += [
-        "## Accepted and not used",
-        "",
-        "Kafka has a use for these names, tidelog does not (yet):",
-        "",
-    ]
-    lines += [
-        f"`{name}`" + "  " for name in sorted(kafka_names.NAMES - _known_names() - _READ_ELSEWHERE)
-    ]
-    lines += [
-        "",
-        "and everything that begins with "
-        + ", ".join(f"`{p}`" for p in kafka_names.PREFIXES)
-        + ".",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _reference_row(each: Declared) -> str:
-    spec = each.spec
-    names = f"`{spec.name}`" + "".join(f", `{name}`" for name in spec.also)
-    must = f" Must be {spec.check.__doc__}." if spec.check else ""
-    default = text_of(each.default) or " "
-    topic = f"`{spec.topic}`" if spec.topic else ""
-    return (
-        f"| {names} | `{default}` | {'yes' if spec.dynamic else ''} | {topic} | {spec.doc}{must} |"
-    )
 
 
 @cache

@@ -6,6 +6,7 @@ are written there, one `host:port` a line, when connections are accepted.
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -20,10 +21,12 @@ from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.errors import SettingsError, StartError
+from tidelog.network.peer import Address
 
 HELP = "run a broker"
 
 _FORCED = 130
+_GC_THRESHOLDS = (50_000, 20, 50)
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -48,11 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
     """The settings: the file's, under those of -X, under those of the other options."""
-    given: dict[str, str] = {"log.dirs": "data"}
-    if arguments.config:
-        given = {"log.dirs": "data", **_read(arguments.config)}
-        if "log.dir" in given:
-            del given["log.dirs"]
+    given = _read(arguments.config) if arguments.config else {}
     for each in arguments.settings or ():
         name, equals, value = each.partition("=")
         if not equals:
@@ -73,7 +72,7 @@ def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
 
 def banner(broker: Broker, settings: BrokerSettings) -> str:
     """What a user should know when the broker is ready, in under a screen."""
-    first = broker.addresses[0]
+    first = _reachable(broker.addresses[0])
     directories = ", ".join(str(Path(each).resolve()) for each in settings.broker.log_dirs)
     if settings.log.flush_messages == 1:
         meaning = "synced to this disk: survives a crash and a power cut, not the loss of the disk"
@@ -102,6 +101,11 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
     return "\n".join(lines)
 
 
+def _reachable(address: Address) -> Address:
+    """An address to type: all interfaces are reached by the local one."""
+    return Address("localhost", address.port) if address.host in ("0.0.0.0", "::") else address
+
+
 async def _serve(settings: BrokerSettings, ready_file: str | None) -> int:
     stopping = asyncio.Event()
 
@@ -113,8 +117,10 @@ async def _serve(settings: BrokerSettings, ready_file: str | None) -> int:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop)
+    gc.disable()  # nothing made while starting is garbage
     broker = Broker(settings)
     await broker.start()
+    _tune_garbage_collection()
     if ready_file:
         _announce(Path(ready_file), broker)
     print(banner(broker, settings), flush=True)
@@ -122,6 +128,14 @@ async def _serve(settings: BrokerSettings, ready_file: str | None) -> int:
     logging.getLogger(__name__).info("stopping; once more to force it")
     await broker.stop()
     return 0
+
+
+def _tune_garbage_collection() -> None:
+    """What there is now stays; requests make no cycles, so looking for them may wait."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _announce(path: Path, broker: Broker) -> None:

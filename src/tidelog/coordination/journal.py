@@ -1,13 +1,14 @@
 """A coordinator's journal over a partition of its internal topic."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from tidelog.clock import Clock
 from tidelog.cluster.partition import Partition
 from tidelog.coordination.runtime import EndOfTransaction, Marker
-from tidelog.errors import ProtocolError
+from tidelog.errors import InvalidRequest, ProtocolError
 from tidelog.records.batch import BatchHeader, iterate_batches, parse_header, read_records
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.control import EndTransactionMarker, parse_marker
@@ -57,7 +58,11 @@ class PartitionJournal(Generic[R]):
 
     def _rows(self, records: Sequence[R]) -> list[NewRecord]:
         now_ms = self._clock.now_ms()
-        return [(now_ms, *self._encode(each), ()) for each in records]
+        try:
+            return [(now_ms, *self._encode(each), ()) for each in records]
+        except struct.error as error:
+            # Flexible requests carry longer strings than the records of old have room for.
+            raise InvalidRequest(f"a name is too long to be stored: {error}") from error
 
     def _write(self, batch: bytearray) -> int:
         header = parse_header(batch, 0)

@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 _LOADED_AT_ONCE_BYTES = 1 << 20
 """A request waits for the load of a log up to this size; for a larger one it is told to come back."""
+_MAX_CACHED_ID = 64
 
 
 class Shards(Generic[R]):
@@ -81,11 +82,20 @@ class Shards(Generic[R]):
         await asyncio.wait({task})
 
 
-@lru_cache(maxsize=4096)
 def shard_of(key: str, partition_count: int) -> int:
-    """The partition that an id belongs to: Java's `String.hashCode`, without its sign."""
+    """The partition that an id belongs to: the absolute value of Java's `String.hashCode`, as Kafka's Utils.abs."""
+    hashed = _java_hash if len(key) > _MAX_CACHED_ID else _cached_java_hash
+    value = hashed(key)
+    # The least int has no positive counterpart, and counts as 0.
+    return (min(value, -value & 0xFFFFFFFF) & 0x7FFFFFFF) % partition_count
+
+
+def _java_hash(key: str) -> int:
     units = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
         value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partition_count
+    return value
+
+
+_cached_java_hash = lru_cache(maxsize=4096)(_java_hash)

@@ -9,7 +9,7 @@ def find_floor(buf: Buffer, entries: int, entry_bytes: int, key_bytes: int, targ
 
     An entry begins with its key, a signed big-endian number of 4 or 8 bytes; keys never fall.
     """
-    view = buf
+    view = primitives.view(buf)
     data = primitives.start(view)
     if key_bytes not in (4, 8) or entry_bytes < key_bytes:
         raise ValueError(f"an entry of {entry_bytes} bytes cannot begin with a key of {key_bytes}")

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes]]
+"""(peer, buffer, position, end) -> (position after the frames that were served, their answers).
+
+Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
+"""
+
 _SWEEPS_PER_IDLE_TIME = 20
 
 _log = logging.getLogger(__name__)
@@ -25,9 +31,15 @@ class Hub:
     """Owns the open connections."""
 
     def __init__(
-        self, serve: Serve, config: NetworkConfig, loop: asyncio.AbstractEventLoop
+        self,
+        serve: Serve,
+        config: NetworkConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        serve_run: ServeRun | None = None,
     ) -> None:
         self.serve = serve
+        self.serve_run = serve_run
         self.config = config
         self.loop = loop
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))

@@ -36,6 +36,8 @@ DELETE_SUFFIX = "-delete"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FILE_NAME_MAX = 255
+_KAFKAS_OWN = "__cluster_metadata"
+"""The topic in which Kafka's controller keeps its records; it is no partition of ours, and nobody may fetch from it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ class LogDirectory:
         found = {}
         for name in self._files.directories(self.path):
             match = _LOG_NAME.fullmatch(name)
-            if match and not name.endswith(DELETE_SUFFIX):
+            if match and match["topic"] != _KAFKAS_OWN and not name.endswith(DELETE_SUFFIX):
                 found[TopicPartition(match["topic"], int(match["partition"]))] = name
         return found
 

@@ -48,9 +48,9 @@ class Flusher:
 
     async def _flush(self, log: Log) -> None:
         try:
-            flush = log.prepare_flush()
+            loop = asyncio.get_running_loop()
             try:
-                loop = asyncio.get_running_loop()
+                flush = log.prepare_flush()
                 await loop.run_in_executor(self._executor, flush.run)
             except OSError as error:
                 raise log.fail(error) from error

@@ -17,7 +17,6 @@ import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.clock import Clock
@@ -31,6 +30,7 @@ from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader, iterate_batches
 from tidelog.storage import reading, retention, swapping
+from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
 from tidelog.storage.flushing import Flush
@@ -43,24 +43,12 @@ from tidelog.storage.segment import Segment
 
 __all__ = ["Appended", "Log", "Region"]
 
-NO_TIMESTAMP = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NEVER = 1 << 62
 _UNKNOWN = -1 << 62
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _logger = logging.getLogger(__name__)
-
-
-class Appended(NamedTuple):
-    """Where a batch went."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 unless the topic's timestamps are those of the append."""
-    duplicate: bool = False
-    """The batch was there already; the offsets are those of the first time."""
 
 
 class Log:
@@ -94,6 +82,7 @@ class Log:
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, and is not scanned after a crash."""
         self._high_watermark = loaded.log_end_offset
+        # Markers that recovery came across are below it: the transactions they ended are decided.
         self.producers.committed(self._high_watermark)
         self._opened_at = loaded.log_end_offset if loaded.clean else -1
 
@@ -229,7 +218,7 @@ class Log:
         if producer_id >= 0:
             repeated = self._check_producer(batch, header, coordinator)
             if repeated is not None:
-                return _repeat(repeated, header)
+                return repeat_of(repeated, header)
         length = header.length + 12
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -248,12 +237,12 @@ class Log:
         try:
             segment.append(batch, length, last_offset, timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == length:
             self._set_roll_time(segment)
         if producer_id >= 0:
-            self._producer_log.written(header, base_offset, last_offset, batch, segment)
+            self._note_producer(header, base_offset, last_offset, batch, segment)
         return Appended(
             base_offset, last_offset, timestamp if header.attributes & 8 else NO_TIMESTAMP
         )
@@ -291,12 +280,21 @@ class Log:
         try:
             segment.append(batch, header.size, last_offset, header.max_timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == header.size:
             self._set_roll_time(segment)
         if header.producer_id >= 0:
-            self._producer_log.written(header, header.base_offset, last_offset, batch, segment)
+            self._note_producer(header, header.base_offset, last_offset, batch, segment)
+
+    def _note_producer(
+        self, header: BatchHeader, base: int, last: int, batch: Buffer, segment: Segment
+    ) -> None:
+        try:
+            self._producer_log.written(header, base, last, batch, segment)
+        except OSError as error:
+            # The marker is in the log, but not in the index of aborted transactions: only recovery can mend that.
+            raise self.fail(error) from error
 
     def _check_producer(
         self, batch: Buffer, header: BatchHeader, coordinator: bool
@@ -432,13 +430,14 @@ class Log:
         """A flush of everything written so far: `run` it in a thread, then call `done` on the loop."""
         if self.failure is not None:
             raise self.failure
-        self.hints[self.log_end_offset] = (self._active, self._active.size)
+        # The high watermark will come to stand here, and reads to end.
+        reading.remember(self, self.log_end_offset, self._active, self._active.size)
         return Flush(self, self._producer_log)
 
     def flush(self) -> None:
         """Flush here and now; blocking."""
-        flush = self.prepare_flush()
         try:
+            flush = self.prepare_flush()
             flush.run()
         except OSError as error:
             raise self.fail(error) from error
@@ -583,7 +582,7 @@ class Log:
                 self.on_failure(self, error)
         return self.failure
 
-    def _write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
+    def write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
         """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
         if error.errno not in _DISK_IS_FULL:
             return self.fail(error)
@@ -599,8 +598,3 @@ class Log:
         message = f"cannot {action} {self.topic_partition}: {error.strerror or error}"
         _logger.error("%s", message)
         return KafkaStorageError(message)
-
-
-def _repeat(batch: WrittenBatch, header: BatchHeader) -> Appended:
-    timestamp = batch.timestamp if header.is_log_append_time else NO_TIMESTAMP
-    return Appended(batch.base_offset, batch.last_offset, timestamp, True)

@@ -127,17 +127,30 @@ class LogManager:
         topic_partition: TopicPartition,
         topic_id: UUID | None,
         config: LogConfig | None = None,
+        *,
+        sync: bool = True,
     ) -> Log:
-        """The log of a partition, made if need be on the directory with the fewest logs."""
+        """The log of a partition, made if need be on the directory with the fewest logs.
+
+        Who makes many at once leaves out the `sync` of each, and calls `sync_directories` after the last.
+        """
         log = self.get(topic_partition)
         if log is None:
-            log = self._create(topic_partition, topic_id, config or self.config)
+            log = self._create(topic_partition, topic_id, config or self.config, sync)
         elif config is not None and config is not log.config:
             log.set_config(config)
         if log.topic_id is None and topic_id is not None:
             write_topic_id(self._files, log.directory, topic_id)
             log.topic_id = topic_id
         return log
+
+    def sync_directories(self) -> None:
+        """Let the logs that were made without `sync` survive a power cut."""
+        for directory in self._usable():
+            try:
+                directory.created()
+            except OSError as error:
+                self._directory_failed(directory, error)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """The log is gone at once; its files go file.delete.delay.ms later."""
@@ -235,9 +248,16 @@ class LogManager:
                 log.topic_id = read_topic_id(self._files, log.directory)
             except MalformedCheckpoint as error:
                 _logger.warning("%s; it is written anew", error)
+        # What is left is of logs that are gone; one of the same name must begin at 0.
+        directory.recovery_points.clear()
+        directory.log_start_offsets.clear()
 
     def _create(
-        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        sync: bool,
     ) -> Log:
         usable = self._usable()
         if not usable:
@@ -249,7 +269,8 @@ class LogManager:
                 write_topic_id(self._files, directory.log_path(topic_partition), topic_id)
             log = self._open(directory, topic_partition, config)
             log.topic_id = topic_id
-            directory.created()
+            if sync:
+                directory.created()
         except OSError as error:
             raise self._directory_failed(directory, error) from error
         return log

@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
+from tidelog.errors import CorruptMessage
+from tidelog.records.batch import HEADER_BYTES, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
@@ -81,13 +83,10 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     segments = [source.segment(base, sizes) for base in bases]
     epochs, epochs_lost = _load_epochs(source)
     producers = ProducerLog(source, sizes)
-    if clean and segments and _plausible_end(segments[-1], recovery_point):
-        log_end = recovery_point
-        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
-    elif clean and segments and not epochs_lost:
-        log_end = segments[-1].next_offset()
-        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
-    else:
+    log_end = -1
+    if clean and segments:
+        log_end = _load_clean(segments, recovery_point, log_start_offset, producers)
+    if log_end < 0 or epochs_lost:
         log_end = _recover(segments, source, recovery_point, log_start_offset, epochs, producers)
         if epochs_lost:
             _rebuild_epochs(segments, epochs)
@@ -119,6 +118,21 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
         producers=producers,
         clean=clean,
     )
+
+
+def _load_clean(
+    segments: list[Segment], recovery_point: int, log_start_offset: int, producers: ProducerLog
+) -> int:
+    """The end of a log that was stopped cleanly, which nothing is scanned for; -1 if it is damaged all the same."""
+    try:
+        end = recovery_point
+        if not _plausible_end(segments[-1], recovery_point):
+            end = segments[-1].next_offset()
+        producers.restore(segments, log_start_offset, end, trust_missing=True)
+    except CorruptMessage as error:
+        _logger.warning("%s; the log is scanned", error)
+        return -1
+    return end
 
 
 def create_segment(source: Source, base_offset: int) -> Segment:
@@ -292,11 +306,17 @@ def _plausible_end(last: Segment, recovery_point: int) -> bool:
 
 def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
     """Base offset of a swapped-in segment, and the offset after its last batch."""
-    from tidelog.kernel import scan_batches
-
-    base = _offset_of(name)
-    places, _, _ = scan_batches(data := files.read(os.path.join(directory, name)), 0, len(data))
-    return base, places[-1][3] + 1 if places else base + 1
+    base = end = _offset_of(name)
+    file = files.open(os.path.join(directory, name))
+    try:
+        position, size = 0, file.size()
+        while position + HEADER_BYTES <= size:
+            header = parse_header(file.pread(HEADER_BYTES, position), 0)
+            position += header.size
+            end = header.last_offset + 1
+    finally:
+        file.close()
+    return base, max(end, base + 1)
 
 
 def _is_log(name: str) -> bool:

@@ -60,6 +60,9 @@ from tidelog.protocol.messages.txn_offset_commit import (
 
 log = logging.getLogger(__name__)
 
+_MAX_GROUP_ID = 32767
+"""Records store an id's length in an int16."""
+
 
 class GroupCoordinator:
     """The groups whose partitions of `__consumer_offsets` this broker leads."""
@@ -124,10 +127,12 @@ class GroupCoordinator:
 
     async def find_coordinator(self, group_id: str) -> None:
         """See to it that this group has a coordinator here; raises while it has not."""
-        await self._shards.index_of(group_id)
+        await self.partition_of(group_id)
 
     async def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that holds the group's offsets."""
+        """The partition of `__consumer_offsets` that holds the group's offsets, loaded."""
+        if len(group_id) > _MAX_GROUP_ID:
+            raise InvalidGroupId(f"a group id of {len(group_id)} characters cannot be stored")
         return await self._shards.index_of(group_id)
 
     def _journal(self, partition: Partition) -> PartitionJournal[Change]:
@@ -148,14 +153,14 @@ class GroupCoordinator:
     async def _write(
         self, group_id: str, decide: Callable[[GroupShard], Decision[Change, Any]]
     ) -> Any:
-        return await self._runtime.write(await self._shards.index_of(group_id), decide)
+        return await self._runtime.write(await self.partition_of(group_id), decide)
 
     async def _wait(
         self, group_id: str, decide: Callable[[GroupShard, Reply], Decision[Change, None]]
     ) -> Any:
         """For requests that the group answers in its own time."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        index = await self._shards.index_of(group_id)
+        index = await self.partition_of(group_id)
         await self._runtime.write(index, lambda shard: decide(shard, _reply_to(answer)))
         result = await answer
         if isinstance(result, KafkaError):
