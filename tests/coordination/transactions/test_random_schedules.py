@@ -36,9 +36,14 @@ class Schedule:
         self.version = self.random.choice((0, 2))
         self.given = {key: [] for key in KEYS}
         """Every identity that was given out, the newest last."""
+        self.heirs = dict.fromkeys(KEYS)
+        """Who, besides the newest, may ask again: the one whose request the newest identity answered."""
+        self.fenced = set()
+        """Identities whose transaction was aborted without their asking."""
         self.outcomes = {}
         """(id, start of the transaction) → whether it was decided to commit."""
         self.places = {}
+        self.asked_to_end = set()
 
     async def run(self) -> None:
         await self.world.load()
@@ -58,7 +63,7 @@ class Schedule:
             raise InvalidProducerIdMapping
         return known[-1] if self.random.random() < 0.7 else self.random.choice(known)
 
-    def gave(self, key: str, identity, *, may_repeat: bool) -> None:
+    def gave(self, key: str, identity, *, may_repeat: bool, to=None) -> None:
         if identity in self.given[key]:
             assert may_repeat, identity
             assert identity == self.given[key][-1]
@@ -67,6 +72,10 @@ class Schedule:
         assert all(each.producer_epoch < identity.producer_epoch for each in others)
         assert not any(identity in self.given[other] for other in KEYS if other != key)
         self.given[key].append(identity)
+        self.heirs[key] = to
+
+    def is_heard(self, key: str, asks) -> bool:
+        return asks not in self.fenced and asks in (self.given[key][-1], self.heirs[key])
 
     async def init(self, key: str) -> None:
         self.gave(key, await self.world.init(key), may_repeat=False)
@@ -75,13 +84,14 @@ class Schedule:
         asks = self.someone(key)
         told = await self.world.init(key, expected=asks)
         # Only the owner, or one whose answer may have been lost, is heard.
-        assert asks in self.given[key][-2:]
-        self.gave(key, told, may_repeat=True)
+        assert self.is_heard(key, asks)
+        self.gave(key, told, may_repeat=True, to=asks)
 
     async def add(self, key: str) -> None:
         asks = self.someone(key)
         await self.world.add(asks, ("t", self.random.randrange(3)), key=key)
         assert asks == self.given[key][-1], "a zombie was let in"
+        assert asks not in self.fenced
 
     async def end(self, key: str) -> None:
         asks = self.someone(key)
@@ -89,7 +99,9 @@ class Schedule:
         told = await self.world.end(asks, self.random.random() < 0.5, version=self.version, key=key)
         if before is not None and before.state is ONGOING:
             assert asks == self.given[key][-1], "a zombie ended a transaction of its successor"
-        self.gave(key, told, may_repeat=True)
+            self.asked_to_end.add((key, before.start_ms))
+        assert self.is_heard(key, asks)
+        self.gave(key, told, may_repeat=True, to=asks)
 
     async def complete(self, key: str) -> None:
         await self.world.complete(key)
@@ -123,6 +135,9 @@ class Schedule:
                 # (without a partition it is an abort of KIP-890 before any batch arrived)
                 assert known.places == self.places[transaction]
                 commit = known.state is PREPARE_COMMIT
+                if transaction not in self.asked_to_end:
+                    assert not commit
+                    self.fenced.add(self.given[key][-1])
                 assert self.outcomes.setdefault(transaction, commit) == commit
             elif known.state in COMPLETE and transaction in self.outcomes and not self.version:
                 assert self.outcomes[transaction] == (known.state is COMPLETE_COMMIT)

@@ -260,6 +260,11 @@ async def test_every_end_bumps_the_epoch(world):
     with pytest.raises(ProducerFenced):
         await world.end(first, version=2)
     assert world.known().state is ONGOING, "a late EndTxn does not touch the next transaction"
+    third = await world.end(second, version=2)
+    await world.complete()
+    with pytest.raises(ProducerFenced):
+        await world.end(first, version=2)
+    assert await world.end(second, version=2) == third
 
 
 async def test_an_abort_before_any_batch_arrived(world):
