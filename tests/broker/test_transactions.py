@@ -10,12 +10,14 @@ from transaction_rig import TransactionRig
 from tidelog.cluster.partition import Partition
 from tidelog.coordination.transactions.transaction import Identity
 from tidelog.errors import (
+    ConcurrentTransactions,
     FencedInstanceId,
     IllegalGeneration,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTxnState,
+    KafkaStorageError,
     OperationNotAttempted,
     ProducerFenced,
     TransactionAbortable,
@@ -51,6 +53,10 @@ async def rig(tmp_path):
     made.start()
     yield made
     await made.stop()
+
+
+def init_request(key):
+    return InitProducerIdRequest(transactional_id=key, transaction_timeout_ms=60_000)
 
 
 async def transact(rig, producer, values, way=KAFKA_3, *, commit=True, offset=None, sequence=0):
@@ -425,22 +431,44 @@ async def test_markers_are_written_when_the_disk_has_recovered(rig, monkeypatch,
 
     def fail(self, *args, **kwargs):
         if self is broken:
-            raise OSErrorAsStorage
+            raise KafkaStorageError
         return append(self, *args, **kwargs)
-
-    from tidelog.errors import KafkaStorageError as OSErrorAsStorage
 
     monkeypatch.setattr(Partition, "append", fail)
     assert (await rig.end(producer)).error_code == 0
     await rig.settle()
     assert (await describe(rig, "x")).transaction_state == "PrepareCommit"
-    busy = await rig.end(producer)
-    assert busy.error_code == 51, "nobody is made to wait for a broken disk"
+    for busy in (await rig.end(producer), await rig.ask(init_request("x"), 4)):
+        assert busy.error_code == ConcurrentTransactions.code
     monkeypatch.undo()
     await rig.timers.advance(1_000)
     await rig.settle()
     assert (await describe(rig, "x")).transaction_state == "CompleteCommit"
     assert await rig.read() == [[b"a"], [b"b"]]
+
+
+@pytest.mark.parametrize("way", [KAFKA_3, KAFKA_4])
+async def test_nobody_waits_for_a_broken_disk(rig, monkeypatch, way):
+    producer = await rig.init()
+    if way == KAFKA_3:
+        await rig.add_partitions(producer, 0)
+    await rig.produce(producer, 0, b"a", version=12 if way == KAFKA_4 else 11)
+    append = Partition.append
+    broken = rig.partition(0)
+
+    def fail(self, *args, **kwargs):
+        if self is broken:
+            raise KafkaStorageError
+        return append(self, *args, **kwargs)
+
+    monkeypatch.setattr(Partition, "append", fail)
+    # The abort that this leads to cannot be carried out.
+    assert (await rig.ask(init_request("x"), 4)).error_code == ConcurrentTransactions.code
+    monkeypatch.undo()
+    await rig.timers.advance(1_000)
+    await rig.settle()
+    await rig.init()
+    assert (await rig.read())[0] == []
 
 
 async def test_a_deleted_topic_does_not_hold_up_the_end(rig):

@@ -73,8 +73,8 @@ class TransactionCoordinator:
         self.timers = Timers(clock, call_later)
         self._completing: dict[str, asyncio.Task[None]] = {}
         """By transactional id: who writes its markers."""
-        self._delayed: set[str] = set()
-        """Those of which some marker could not be written at once."""
+        self._first_attempts: dict[str, asyncio.Future[None]] = {}
+        """Done when all markers of an id were tried once: nobody is made to wait for a broken disk."""
         self._runtime: Runtime[Change] = Runtime(
             make_state=self._make_shard, timers=self.timers, name=TRANSACTION_STATE
         )
@@ -132,7 +132,7 @@ class TransactionCoordinator:
             return shard.init_producer_id(transactional_id, timeout_ms, expected, fresh_id)
 
         told: Identity | KafkaError = await self._decide_with_id(transactional_id, decide)
-        if isinstance(told, KafkaError) and await self._is_completed(transactional_id):
+        if isinstance(told, KafkaError) and await self._completion(transactional_id):
             told = await self._decide_with_id(transactional_id, decide)
         if isinstance(told, KafkaError):
             raise told
@@ -187,7 +187,10 @@ class TransactionCoordinator:
         known = shard.transactions.get(transactional_id)
         if known is not None and known.state in PREPARED and known.identity == producer:
             # Its previous transaction is decided, and about to be complete.
-            return self._maybe_completing(transactional_id)
+            attempt = self._first_attempts.get(transactional_id)
+            if attempt is None:
+                raise ConcurrentTransactions
+            return attempt
         _, waiting = self._runtime.write_now(
             index, lambda shard: shard.add(transactional_id, producer, places)
         )
@@ -215,7 +218,7 @@ class TransactionCoordinator:
             return await self._runtime.write(index, decide)
         except ConcurrentTransactions:
             # Clients would come again after a pause that is longer than most completions take.
-            if not await self._is_completed(transactional_id):
+            if not await self._completion(transactional_id):
                 raise
         return await self._runtime.write(index, decide)
 
@@ -246,29 +249,25 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ completion
 
-    def _maybe_completing(self, transactional_id: str) -> "asyncio.Task[None] | None":
-        """What completes the id's transaction, if that is worth waiting for."""
-        return None if transactional_id in self._delayed else self._completing.get(transactional_id)
-
-    async def _is_completed(self, transactional_id: str) -> bool:
-        """Wait for the completion of the id's transaction; False if there is none, or it takes long."""
-        completing = self._maybe_completing(transactional_id)
-        if completing is None:
+    async def _completion(self, transactional_id: str) -> bool:
+        """Wait until the markers of the id's transaction were tried once; False if that is over already."""
+        attempt = self._first_attempts.get(transactional_id)
+        if attempt is None:
             return False
-        await asyncio.wait({completing})
+        await asyncio.wait({attempt})
         return True
 
     def _start_completing(self, index: int, transactional_id: str) -> None:
+        loop = asyncio.get_running_loop()
         before = self._completing.get(transactional_id)
-        task = asyncio.get_running_loop().create_task(
-            self._complete(index, transactional_id, before)
-        )
+        self._first_attempts.setdefault(transactional_id, loop.create_future())
+        task = loop.create_task(self._complete(index, transactional_id, before))
         self._completing[transactional_id] = task
 
         def done(task: "asyncio.Task[None]") -> None:
             if self._completing.get(transactional_id) is task:
                 del self._completing[transactional_id]
-                self._delayed.discard(transactional_id)
+            self._attempted(transactional_id)
             if not task.cancelled() and task.exception() is not None:
                 log.error(
                     "the completion of %s failed", transactional_id, exc_info=task.exception()
@@ -289,8 +288,13 @@ class TransactionCoordinator:
                 return
             except KafkaError as error:
                 log.warning("the completion of %s is tried again: %s", transactional_id, error)
-                self._delayed.add(transactional_id)
+            self._attempted(transactional_id)
             await self._pause(transactional_id)
+
+    def _attempted(self, transactional_id: str) -> None:
+        attempt = self._first_attempts.pop(transactional_id, None)
+        if attempt is not None and not attempt.done():
+            attempt.set_result(None)
 
     async def _complete_once(self, index: int, transactional_id: str) -> None:
         shard = self._runtime.maybe_state(index)
