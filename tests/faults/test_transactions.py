@@ -1,7 +1,9 @@
 """`kill -9` between the steps of transactions: readers of committed records see whole ones only, each once."""
 
+import os
 import random
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -15,6 +17,8 @@ pytestmark = pytest.mark.faults
 
 HURRY = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 PARTITIONS = 2
+SECONDS = float(os.environ.get("TIDELOG_EXACTLY_ONCE_SECONDS", "8"))
+"""How long consumers, producers and the broker are killed."""
 
 
 def make_producer(broker: LocalBroker, transactional_id: str = "mine") -> Producer:
@@ -115,50 +119,91 @@ def test_a_killed_producer_is_aborted_by_its_successor(broker: LocalBroker) -> N
     assert read_committed(broker, "t") == [b"whole"]
 
 
+class Source(threading.Thread):
+    """Feeds `in` with numbers until it is told to stop; none of them twice (idempotence)."""
+
+    def __init__(self, broker: LocalBroker) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, **HURRY}
+        )
+        self._stopping = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        while not self._stopping.wait(0.01):
+            for _ in range(10):
+                self._producer.produce("in", b"%d" % self.count, partition=self.count % PARTITIONS)
+                self.count += 1
+            self._producer.poll(0)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+
+
 class Worker(threading.Thread):
     """Copies `in` to `out` in transactions; now and then it is replaced, as if its process had died."""
 
-    def __init__(self, broker: LocalBroker, count: int) -> None:
+    def __init__(self, broker: LocalBroker) -> None:
         super().__init__(daemon=True)
         self._broker = broker
-        self._count = count
         self._random = random.Random(7)
         self.done = 0
-        self.deaths = 0
+        """Records whose transaction is known to be committed; there may be more."""
+        self.lives = 0
+        self.wanted: int | None = None
+        """How many to copy in all, once that is known."""
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            while self.done < self._count:
+            while not self._is_finished():
                 self._life()
         except BaseException as error:  # noqa: BLE001  (told to the test)
             self.error = error
 
-    def _life(self) -> None:
-        producer = make_producer(self._broker, "worker")
+    def _is_finished(self) -> bool:
+        """As the group's committed offsets have it: a life may have ended before it heard of its commit."""
+        if self.wanted is None:
+            return False
         consumer = make_consumer(self._broker, "workers")
-        consumer.subscribe(["in"])
+        places = [TopicPartition("in", index) for index in range(PARTITIONS)]
         try:
-            while self.done < self._count:
+            found = consumer.committed(places, PATIENCE_S)
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        return sum(max(each.offset, 0) for each in found) >= self.wanted
+
+    def _life(self) -> None:
+        self.lives += 1
+        consumer = make_consumer(self._broker, "workers")
+        try:
+            producer = make_producer(self._broker, "worker")
+            consumer.subscribe(["in"])
+            while self.wanted is None or self.done < self.wanted:
                 if not self._copy(producer, consumer):
                     return
         except KafkaException:
             pass  # whatever it was: the next life begins with what is committed
         finally:
-            self.deaths += 1
             consumer.close()
 
     def _copy(self, producer: Producer, consumer: Consumer) -> bool:
-        batch = [each for each in consumer.consume(20, 1.0) if each.error() is None]
+        """One transaction; False if this life is over."""
+        batch = [each for each in consumer.consume(100, 1.0) if each.error() is None]
         if not batch:
-            return True
+            return self.wanted is None
         producer.begin_transaction()
         for message in batch:
             producer.produce("out", message.value(), partition=message.partition())
         positions = consumer.position(consumer.assignment())
         metadata = consumer.consumer_group_metadata()
         producer.send_offsets_to_transaction(positions, metadata, PATIENCE_S)
-        if self._random.random() < 0.1:
+        if self._random.random() < 0.05:
             producer.flush(PATIENCE_S)
             return False  # dies with the transaction open
         producer.commit_transaction(PATIENCE_S)
@@ -167,22 +212,21 @@ class Worker(threading.Thread):
 
 
 def test_every_input_goes_out_exactly_once(broker: LocalBroker) -> None:
-    count = 2_000
     moments = random.Random(11)
     broker.start()
     for topic in ("in", "out"):
         create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
-    source = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for number in range(count):
-        source.produce("in", b"%d" % number, partition=number % PARTITIONS)
-    assert source.flush(PATIENCE_S) == 0
-    worker = Worker(broker, count)
+    source, worker = Source(broker), Worker(broker)
+    source.start()
     worker.start()
-    for _ in range(6):
-        worker.join(moments.uniform(0.2, 2.0))
+    ends = time.monotonic() + SECONDS
+    while time.monotonic() < ends:
+        worker.join(moments.uniform(0.2, 3.0))
         broker.restart(kill=True)
+    source.stop()
+    worker.wanted = source.count
     worker.join(120)
     assert worker.error is None
-    assert not worker.is_alive(), f"{worker.done} of {count} after {worker.deaths} lives"
+    assert not worker.is_alive(), f"{worker.done} of {source.count} after {worker.lives} lives"
     seen = Counter(read_committed(broker, "out"))
-    assert seen == Counter(b"%d" % number for number in range(count))
+    assert seen == Counter(b"%d" % number for number in range(source.count))
