@@ -13,7 +13,7 @@ from tidelog.broker.kafka_metadata import (
     KafkaTopicRecord,
     read_kafka_metadata,
 )
-from tidelog.cluster.image import Image
+from tidelog.cluster.image import Broker, Image
 from tidelog.cluster.metadata import (
     ConfigRecord,
     PartitionRecord,
@@ -159,3 +159,17 @@ def test_topics_are_made_of_the_directories(tmp_path: Path) -> None:
 
 def test_an_empty_directory_gives_nothing(tmp_path: Path) -> None:
     assert adopt(Image(), [], 0, lambda: NEW, lambda topic: {}) == []
+
+
+def test_a_deleted_topic_does_not_come_back(tmp_path: Path) -> None:
+    """The only topic was deleted, and the broker was killed before its directory was renamed."""
+    log = Log.open(
+        str(tmp_path / "orders-0"),
+        files=LocalFiles(),
+        config=LogConfig(),
+        clock=ManualClock(),
+        topic_partition=TopicPartition("orders", 0),
+    )
+    image = Image(brokers={0: Broker(0, 1, (), None)})
+    assert adopt(image, [log], 0, lambda: NEW, lambda topic: {}) == []
+    assert adopt(Image(), [log], 0, lambda: NEW, lambda topic: {}) != []

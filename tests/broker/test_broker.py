@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,23 @@ async def test_a_port_in_use_is_told_and_the_directory_is_left(tmp_path: Path):
                 pass
     async with running(tmp_path / "b"):
         pass
+
+
+@pytest.mark.parametrize("damage", ["file", "rows"])
+async def test_damaged_metadata_is_told_with_a_cure(tmp_path: Path, damage: str):
+    async with running(tmp_path) as server:
+        await server.create("orders")
+    path = tmp_path / METADATA_FILE
+    if damage == "file":
+        _lose_metadata(tmp_path)
+        path.write_bytes(b"nonsense" * 1000)
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            database.execute("update entry set data = x'ff00'")
+            database.execute("update snapshot set data = x'ff00'")
+    with pytest.raises(StartError, match="restore it from a backup, or move"):
+        async with running(tmp_path):
+            pass
 
 
 # Metadata

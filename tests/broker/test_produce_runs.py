@@ -89,9 +89,12 @@ def test_a_run_stops_before_what_is_unusual(hot):
     assert run(hot, buffer, stop) == (stop, b"")
 
 
-def test_one_request_is_no_run(hot):
-    begin(hot)
-    assert run(hot, frames(REQUESTS[0])) == (0, b"")
+def test_one_request_is_a_run_too(tmp_path):
+    together, single = HotPath(tmp_path / "a"), HotPath(tmp_path / "b")
+    begin(together)
+    begin(single)
+    assert run(together, frames(REQUESTS[0]))[1] == one_by_one(single, frames(REQUESTS[0]))
+    assert content(together, 1) == content(single, 1)
 
 
 def refused(hot: HotPath, *requests) -> bool:

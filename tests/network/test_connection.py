@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.errors import ProtocolError
 from tidelog.network.answer import Deferred
+from tidelog.network.connection import Connection
 from tidelog.network.flow import FRAGMENT_BYTES, PIPELINED_MAX, RECEIVE_BYTES
 
 
@@ -368,3 +369,44 @@ async def test_the_answers_of_a_run_wait_for_their_turn(rig_of):
     await rig.breathe()
     waiting[0].resolve(framed(b"slow"))
     assert [await client.receive() for _ in range(3)] == [b"slow", b"r1", b"r2"]
+
+
+async def test_all_that_have_sent_something_are_served_before_the_first_is_answered(
+    rig_of, monkeypatch
+):
+    seen = []
+
+    def serve(peer, frame):
+        seen.append("served")
+        return framed(bytes(frame))
+
+    sent = Connection.send_now
+
+    def send_now(connection):
+        seen.append("sent")
+        sent(connection)
+
+    monkeypatch.setattr(Connection, "send_now", send_now)
+    rig = rig_of(serve)
+    socks = [rig.raw() for _ in range(3)]
+    await rig.settle(lambda: len(rig.hub.connections) == 3)
+    for sock in socks:
+        sock.send(framed(b"x"))
+    await rig.settle(lambda: len(seen) == 6)
+    for sock in socks:
+        assert sock.recv(100) == framed(b"x")
+        sock.close()
+    assert seen == ["served"] * 3 + ["sent"] * 3
+
+
+async def test_a_connection_that_finishes_before_its_answer_is_sent_sends_it(rig_of):
+    def serve(peer, frame):
+        for connection in list(rig.hub.connections):
+            rig.hub.loop.call_soon(connection.finish)  # before the answer's turn
+        return framed(bytes(frame))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"last"))
+    assert await client.receive() == b"last"
+    assert await client.ended()

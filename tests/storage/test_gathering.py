@@ -13,8 +13,12 @@ from tidelog.testing.faulty_files import Fault, FaultyFiles, at, on
 
 def small(bench, *sizes, timestamp=None):
     now = bench.clock.now_ms() if timestamp is None else timestamp
-    made = [build_batch([(now, b"k", b"x" * size, ())] * (1 + size % 3)) for size in sizes]
-    return [(memoryview(each), 1 + size % 3, now) for each, size in zip(made, sizes, strict=True)]
+    gathered = gathering.Gathered()
+    for size in sizes:
+        records = 1 + size % 3
+        data = build_batch([(now, b"k", b"x" * size, ())] * records)
+        gathered.add(memoryview(data), records, now)
+    return gathered
 
 
 def files_of(log):
@@ -41,9 +45,8 @@ def test_together_or_one_by_one_makes_the_same_files(bench, tmp_path):
     single = bench.open(index_interval_bytes=1000)
     bench.append(single, [b"first"])
     for size in sizes:
-        (batch,) = small(bench, size)
-        header = parse_header(batch[0])
-        single.append_as_leader(batch[0], leader_epoch=0, header=header)
+        ((batch, _, _),) = small(bench, size).batches
+        single.append_as_leader(batch, leader_epoch=0, header=parse_header(batch))
     assert files_of(single) == found
 
 

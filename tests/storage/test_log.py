@@ -383,3 +383,16 @@ async def test_a_roll_syncs_the_closed_segment_in_the_background(bench):
     await flusher.settle()
     assert log.recovery_point >= 2
     assert [each.synced for each in log.segments] == [True, True, False]
+
+
+def test_the_largest_timestamp_is_one_that_can_be_read(bench):
+    log = bench.open()
+    for timestamp in (900, 500, 700, 800):
+        bench.append(log, [b"a", b"b"], timestamp=timestamp)
+    assert log.max_timestamp()[:2] == (900, 0)
+    log.delete_records(1)
+    assert log.max_timestamp()[:2] == (900, 1)
+    log.delete_records(2)
+    assert log.max_timestamp()[:2] == (800, 6)
+    assert log.max_timestamp(up_to=6)[:2] == (700, 4)
+    assert log.max_timestamp(up_to=2) is None

@@ -285,3 +285,14 @@ def test_damage_behind_a_clean_stop_is_an_error_of_the_reader_alone(bench):
         again.read(0, 1000, up_to=20)
     assert again.failure is None
     assert again.read(last, 10_000, up_to=20) is not None
+
+
+def test_a_damaged_swap_is_dropped_while_the_old_segment_is_there(bench, caplog):
+    log = bench.open(segment_bytes=1000)
+    fill(bench, log)
+    bench.reopen_clean(log)
+    Path(path(bench, suffix=".log.swap")).write_bytes(b"\xfe" * 300)
+    again = bench.open()
+    assert len(bench.values(again)) == 20
+    assert not os.path.exists(path(bench, suffix=".log.swap"))
+    assert any("is dropped" in each for each in warnings(caplog))

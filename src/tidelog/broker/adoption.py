@@ -1,6 +1,6 @@
 """Take over a data directory that Kafka wrote: topics for logs that no metadata of ours knows.
 
-Only a broker whose metadata is empty does so; otherwise a log without a topic is left where it is, and told of.
+Only a broker that starts for the first time does so; otherwise a log without a topic is left where it is, and told of.
 Topics keep their ids, offsets, leader epochs and producers, which are in their directories.  Their settings and the next
 producer id are in Kafka's own metadata log (`kafka_metadata.py`), if that lies in the same directory.
 """
@@ -40,7 +40,7 @@ def adopt(
     configs_of: Callable[[str], Mapping[str, str]],
     kafka: "Callable[[], KafkaMetadata | None]" = lambda: None,
 ) -> list[Record]:
-    """Records that make topics of the logs found, if there are no topics yet.
+    """Records that make topics of the logs found, on a broker's first start.
 
     `configs_of` are the settings that internal topics have from us; `kafka` reads what Kafka knew, if it was there.
     """
@@ -49,7 +49,8 @@ def adopt(
         topic, index = each.topic_partition
         if topic not in image.topics:
             found.setdefault(topic, {})[index] = each
-    if image.topics:
+    if image.topics or image.brokers:
+        # A broker that has run before knows its topics: this one was deleted, and a crash came before its files went.
         for topic in found:
             log.warning(
                 "the directories of topic %s belong to no topic; they are left alone", topic

@@ -39,6 +39,7 @@ from tidelog.cluster.controller import Controller
 from tidelog.cluster.image import BROKER, Delta, Image, Topic
 from tidelog.cluster.metadata import (
     BrokerRecord,
+    MetadataError,
     PartitionChangeRecord,
     Record,
     topic_id_text,
@@ -48,7 +49,13 @@ from tidelog.cluster.tail import Tail, difference
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
-from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
+from tidelog.metastore.contract import (
+    Metastore,
+    MetastoreDamaged,
+    MetastoreError,
+    Session,
+    SessionLost,
+)
 from tidelog.metastore.sqlite import SqliteMetastore
 from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from tidelog.network.hub import Hub
@@ -157,6 +164,7 @@ class Broker:
         await controller.submit(lambda image: (self._first_records(image, logs), None))
         replicas.apply(tail.image, difference(Image(), tail.image))
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
+        tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
         self._start_coordinators(services, tail)
         self._start_background(tail, logs)
@@ -170,6 +178,11 @@ class Broker:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
             await tail.load()
+        except (MetastoreDamaged, MetadataError) as error:
+            raise StartError(
+                f"{error}; restore it from a backup, or move {METADATA_FILE}* away: "
+                "the topics are then found again in their directories, without their settings"
+            ) from error
         except MetastoreError as error:
             raise StartError(
                 f"{error}; make the directory writable, or choose another with --data"
@@ -443,7 +456,7 @@ def new_cluster_id() -> str:
 
 async def _import(handlers: Handlers) -> None:
     """Import the handlers one by one, so that no client has to wait for all of them."""
-    while handlers.load_next():
+    while handlers.load_next():  # noqa: ASYNC110
         await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
 
 

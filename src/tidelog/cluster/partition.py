@@ -14,7 +14,7 @@ Runs on the loop alone; nothing here is locked.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 from uuid import UUID
 
@@ -35,7 +35,7 @@ from tidelog.records.validate import Rules
 from tidelog.storage import gathering
 from tidelog.storage.config import LogConfig
 from tidelog.storage.flusher import Flusher
-from tidelog.storage.gathering import Small
+from tidelog.storage.gathering import Gathered
 from tidelog.storage.log import Appended, Log, Region
 
 _log = logging.getLogger(__name__)
@@ -157,35 +157,36 @@ class Partition:
         appended = log.append_as_leader(
             batch, leader_epoch=self.leader_epoch, header=header, coordinator=coordinator
         )
-        if not appended.duplicate:
-            self._unseen_bytes += header.length
-            if self._flush is None:
-                if log.flush_due():
-                    self._start_flush()
-                else:
-                    self._follow_log_end()
+        if appended.duplicate:
+            return appended
+        self._unseen_bytes += header.length
+        if self._flush is None:
+            if log.flush_due():
+                self._start_flush()
+            else:
+                self._follow_log_end()
         return appended
 
-    def takes_gathered(self, batches: Sequence[Small], acks: int, now_ms: int) -> bool:
+    def takes_gathered(self, gathered: Gathered, acks: int, now_ms: int) -> bool:
         """Whether these checked batches may be appended together: an ordinary topic, and nothing to wait for."""
         rules, log = self.rules, self.log
         return (
             self.gone is None
             and self._flush is None
             and rules.ordinary
-            and max(len(each[0]) for each in batches) <= rules.max_message_bytes
-            and max(each[2] for each in batches) - now_ms <= rules.after_max_ms
+            and gathered.largest_bytes <= rules.max_message_bytes
+            and gathered.newest_ms - now_ms <= rules.after_max_ms
             and (acks != -1 or log.config.min_insync_replicas <= _IN_SYNC)
-            and gathering.fits(log, batches, self.leader_epoch)
+            and gathering.fits(log, gathered, self.leader_epoch)
         )
 
-    def append_gathered(self, batches: Sequence[Small]) -> int:
+    def append_gathered(self, gathered: Gathered) -> int:
         """Append small batches that `takes_gathered` agreed to; returns the base offset of the first.
 
         They are committed when it returns.  If the disk fails none of them is there.
         """
-        base_offset = gathering.append(self.log, batches, self.leader_epoch)
-        self._unseen_bytes += sum(len(each[0]) for each in batches)
+        base_offset = gathering.append(self.log, gathered, self.leader_epoch)
+        self._unseen_bytes += gathered.size_bytes
         self._follow_log_end()
         return base_offset
 

@@ -28,6 +28,10 @@ class MetastoreError(TidelogError):
     """The store cannot do what was asked at the moment."""
 
 
+class MetastoreDamaged(MetastoreError):
+    """The store is there, and cannot be read."""
+
+
 class Fenced(MetastoreError):
     """Another member has become controller since; the append did not happen."""
 

@@ -1,7 +1,8 @@
 """One connection: frames in, answers out, in order.
 
-All complete frames of one read are served before one gathered write of their answers.  Nothing is buffered per
-connection while it is idle: it receives into the hub's buffer, and only a frame that is not whole is kept.
+All complete frames of one read are served before one gathered write of their answers, and that write waits until the
+other connections that have sent something are served too.  Nothing is buffered per connection while it is idle: it
+receives into the hub's buffer, and only a frame that is not whole is kept.
 
 Reading stops while
  - an answer is awaited (as Kafka: one request of a connection at a time, except pipelined produces),
@@ -145,7 +146,7 @@ class Connection:
     # ------------------------------------------------------------------ receiving
 
     def _on_readable(self) -> None:
-        if self._muted or self._out or self._closed or self._too_many_turns():
+        if self._muted or self._out or self._closed or (self._turns and self._too_many_turns()):
             self._pause_reading()  # what is there stays with the kernel, and at last with the peer
             return
         hub = self._hub
@@ -172,7 +173,8 @@ class Connection:
         buffer = self._hub.receive_buffer
         held = self._held
         if held is None:
-            short = self._hub.memory.full
+            memory = self._hub.memory
+            short = memory.used >= memory.limit
             count = self._receive(buffer[:CAUTIOUS_BYTES] if short else buffer)
             if count:
                 self._serve_frames(buffer, count)
@@ -221,8 +223,6 @@ class Connection:
     def _keep(self, buffer: memoryview, pos: int, end: int) -> None:
         """Hold on to the bytes that could not be served: part of a frame, or frames that have to wait."""
         have = end - pos
-        if not have:
-            return
         frame_bytes = 0
         if have >= _LENGTH_BYTES:
             frame_bytes = _LENGTH_BYTES + _unpack_length(buffer, pos)[0]
@@ -275,7 +275,7 @@ class Connection:
     # ------------------------------------------------------------------ serving
 
     def _serve_frames(self, buffer: memoryview, end: int) -> None:
-        """Serve the complete frames at the start of `buffer`, send their answers, keep the rest."""
+        """Serve the complete frames at the start of `buffer`, have their answers sent, keep the rest."""
         serve, peer, out = self._hub.serve, self.peer, self._out
         largest = self._hub.config.request_max_bytes
         run = self._hub.serve_run if largest >= RUN_FRAME_BYTES else None
@@ -328,9 +328,10 @@ class Connection:
         if self._holding and pos and not self._muted:
             self._release()
         if not self._closed:
-            self._keep(buffer, pos, end)
-            if out:
-                self._send()
+            if pos < end:
+                self._keep(buffer, pos, end)
+            if out and not self._writing:
+                self._hub.send_soon(self)
 
     def _take(self, answer: Answer) -> bool:
         """Put an answer in its place; False if no later request may be served now."""
@@ -412,6 +413,14 @@ class Connection:
             else:
                 self._hub.loop.add_writer(self._fd, self._on_writable)
             self._writing = not done
+
+    def send_now(self) -> None:
+        """Send what the hub was asked to have sent soon."""
+        if self._closed:
+            return
+        self._send()
+        if not self._out and (self._finishing or not self._reading):
+            self._after_progress()
 
     def _on_writable(self) -> None:
         self._send()

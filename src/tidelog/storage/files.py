@@ -39,6 +39,10 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Claim the disk space of `size` bytes; what is not written yet reads as zeros."""
+        ...
+
     def size(self) -> int: ...
 
     def fileno(self) -> int: ...
@@ -134,6 +138,9 @@ class LocalFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -548,7 +548,7 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
-        if clean and self.failure is None and self._changed():
+        if clean and self.failure is None and (self._changed() or self._active.reserved):
             try:
                 self._active.seal()
                 self._producer_log.snapshot(self.log_end_offset, sync=True)
@@ -561,6 +561,8 @@ class Log:
 
     def _changed(self) -> bool:
         """Whether a clean close has anything to do; most of many logs are idle."""
+        if self.log_end_offset == self.truncations == 0:
+            return False  # a log that never had a record has none to lose
         return self.recovery_point < self.log_end_offset or self.log_end_offset != self._opened_at
 
     def moved_to(self, directory: str) -> None:

@@ -11,6 +11,7 @@ plain functions: the broker decides when they run.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -29,6 +30,11 @@ from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
 from tidelog.storage.open_segments import OpenSegments
 
 _logger = logging.getLogger(__name__)
+
+_MADE_AT_ONCE = 32
+"""Logs that a thread makes before others who wait for one have their turn."""
+
+_Wanted = tuple[TopicPartition, UUID | None, LogConfig]
 
 
 class LogManager:
@@ -60,6 +66,9 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._retired: list[tuple[int, str]] = []
         """When, and which directories of deleted logs are to be removed."""
+        self._unsynced: list[LogDirectory] = []
+        """Directories in which logs were made that a power cut might still take away."""
+        self._closed = False
 
     # ------------------------------------------------------------------ life
 
@@ -88,6 +97,7 @@ class LogManager:
 
     def close(self, *, clean: bool = True) -> None:
         """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking."""
+        self._closed = True
         for directory in self.directories:
             try:
                 for log in directory.logs.values():
@@ -137,7 +147,7 @@ class LogManager:
         log = self.get(topic_partition)
         if log is None:
             log = self._create(topic_partition, topic_id, config or self.config, sync)
-        elif config is not None and config is not log.config:
+        elif config is not None and config != log.config:
             log.set_config(config)
         if log.topic_id is None and topic_id is not None:
             write_topic_id(self._files, log.directory, topic_id)
@@ -146,11 +156,30 @@ class LogManager:
 
     def sync_directories(self) -> None:
         """Let the logs that were made without `sync` survive a power cut."""
-        for directory in self._usable():
+        unsynced, self._unsynced = self._unsynced, []
+        for directory in unsynced:
             try:
                 directory.created()
             except OSError as error:
                 self._directory_failed(directory, error)
+
+    async def create_many(self, wanted: Sequence[_Wanted]) -> None:
+        """Make the logs that are missing, without holding up the loop: the files are made in a thread.
+
+        A directory that fails goes offline; `get_or_create` tells of it.  Only one call at a time.
+        """
+        missing = [each for each in wanted if each[0] not in self._logs]
+        for start in range(0, len(missing), _MADE_AT_ONCE):
+            for directory, group in self._spread(missing[start : start + _MADE_AT_ONCE]):
+                made: list[Log] = []
+                await self._in_thread(directory, partial(self._make_all, directory, group, made))
+                if self._closed:
+                    return
+                for log in made:
+                    self._add(directory, log).failure = directory.failure
+        unsynced, self._unsynced = self._unsynced, []
+        for directory in unsynced:
+            await self._in_thread(directory, directory.created)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """The log is gone at once; its files go file.delete.delay.ms later."""
@@ -264,38 +293,88 @@ class LogManager:
             raise KafkaStorageError("every log directory is offline")
         directory = min(usable, key=lambda each: len(each.logs))
         try:
-            self._files.make_directory(directory.log_path(topic_partition))
-            if topic_id is not None:
-                write_topic_id(self._files, directory.log_path(topic_partition), topic_id)
-            log = self._open(directory, topic_partition, config)
-            log.topic_id = topic_id
+            log = self._make(directory, topic_partition, topic_id, config)
             if sync:
                 directory.created()
         except OSError as error:
             raise self._directory_failed(directory, error) from error
+        return self._add(directory, log)
+
+    def _spread(self, wanted: Sequence[_Wanted]) -> list[tuple[LogDirectory, list[_Wanted]]]:
+        """Which log goes to which directory: always to the one with the fewest."""
+        plan: dict[LogDirectory, list[_Wanted]] = {each: [] for each in self._usable()}
+        for each in wanted if plan else ():
+            plan[min(plan, key=lambda one: len(one.logs) + len(plan[one]))].append(each)
+        return list(plan.items())
+
+    def _make_all(
+        self, directory: LogDirectory, wanted: Sequence[_Wanted], made: list[Log]
+    ) -> None:
+        for topic_partition, topic_id, config in wanted:
+            try:
+                made.append(self._make(directory, topic_partition, topic_id, config))
+            except OSError:
+                # It will be made on another directory, and may not be found on both after a restart.
+                with contextlib.suppress(OSError):
+                    self._files.remove_tree(directory.log_path(topic_partition))
+                raise
+
+    def _make(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+    ) -> Log:
+        """A new log and its files, which nobody knows yet; this may run in a thread."""
+        path = directory.log_path(topic_partition)
+        self._files.make_directory(path)
+        if topic_id is not None:
+            write_topic_id(self._files, path, topic_id)
+        log = self._load_log(directory, topic_partition, config)
+        log.topic_id = topic_id
         return log
 
     def _open(
         self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig
     ) -> Log:
-        log = Log.open(
+        """A log that is on the disk already."""
+        recovery_point = directory.recovery_points.pop(topic_partition, 0)
+        log_start_offset = directory.log_start_offsets.pop(topic_partition, 0)
+        log = self._load_log(directory, topic_partition, config, recovery_point, log_start_offset)
+        return self._add(directory, log)
+
+    def _load_log(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+    ) -> Log:
+        return Log.open(
             directory.log_path(topic_partition),
             files=self._files,
             config=config,
             clock=self._clock,
             topic_partition=topic_partition,
-            recovery_point=directory.recovery_points.pop(topic_partition, 0),
-            log_start_offset=directory.log_start_offsets.pop(topic_partition, 0),
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
             clean=directory.clean,
             open_segments=self._open_segments,
             producer_expiration_ms=self._producer_expiration_ms,
         )
+
+    def _add(self, directory: LogDirectory, log: Log) -> Log:
+        """From now on the log is known."""
         log.on_failure = lambda _, error: self._log_failed(directory, error)
         if self._flusher is not None:
             log.on_roll = self._flusher.flush_soon
-        directory.logs[topic_partition] = log
-        self._logs[topic_partition] = log
-        self._homes[topic_partition] = directory
+        directory.logs[log.topic_partition] = log
+        self._logs[log.topic_partition] = log
+        self._homes[log.topic_partition] = directory
+        if directory not in self._unsynced:
+            self._unsynced.append(directory)
         return log
 
     def _usable(self) -> list[LogDirectory]:

@@ -8,7 +8,7 @@ that: the log remembers where the last regions ended.
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.records.batch import first_not_older
+from tidelog.records.batch import NO_TIMESTAMP, first_not_older, read_records
 from tidelog.records.compression import unfolded_limit
 from tidelog.storage.files import File
 from tidelog.storage.segment import Segment, Step
@@ -129,9 +129,36 @@ def find_timestamp(log: "Log", target_ms: int, up_to: int) -> tuple[int, int, in
 
 def max_timestamp(log: "Log", up_to: int) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp`."""
-    segments = log.segments[log.segment_number(log.log_start_offset) :]
-    best = max(each.maximum_timestamp()[0] for each in segments)
-    return find_timestamp(log, best, up_to) if best >= 0 else None
+    best = NO_TIMESTAMP
+    for segment in log.segments[log.segment_number(log.log_start_offset) :]:
+        timestamp, offset = segment.maximum_timestamp()
+        if timestamp <= best:
+            continue
+        step = segment.find(offset)
+        if step and step.base_offset >= log.log_start_offset and step.last_offset < up_to:
+            best = timestamp
+        else:
+            # That record is deleted, or not yet to be seen: another may be the latest of the rest.
+            best = max(best, _latest_between(segment, log, up_to))
+    return find_timestamp(log, best, up_to) if best > NO_TIMESTAMP else None
+
+
+def _latest_between(segment: Segment, log: "Log", up_to: int) -> int:
+    """The largest timestamp from the log's start to `up_to` in this segment; -1 if there is none."""
+    start, best = log.log_start_offset, NO_TIMESTAMP
+    step = segment.find(start)
+    while step is not None and step.base_offset < up_to:
+        if step.max_timestamp > best:
+            if step.base_offset >= start and step.last_offset < up_to:
+                best = step.max_timestamp
+            else:
+                data = segment.file().pread(step.size, step.position)
+                limit_bytes = unfolded_limit(log.config.max_message_bytes)
+                for record in read_records(data, 0, limit_bytes=limit_bytes):
+                    if start <= record.offset < up_to:
+                        best = max(best, record.timestamp)
+        step = segment.step_at(step.position + step.size)
+    return best
 
 
 def _first_not_older(

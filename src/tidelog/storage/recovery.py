@@ -18,7 +18,7 @@ from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
-from tidelog.storage.scanning import Tail, scan
+from tidelog.storage.scanning import ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
     DELETED,
@@ -138,7 +138,7 @@ def _load_clean(
 def create_segment(source: Source, base_offset: int) -> Segment:
     """A new, empty segment with its file."""
     segment = source.segment(base_offset)
-    source.files.open(segment.path, create=True).close()
+    segment.create(source.config.segment_bytes if source.config.preallocate else 0)
     return segment
 
 
@@ -154,10 +154,13 @@ def finish_interrupted(files: Files, directory: str, sizes: dict[str, int]) -> d
     doomed += [n for n in sizes if n.endswith(SWAP) and _offset_of(n) >= limit]
     for name in doomed:
         files.remove(os.path.join(directory, name))
+    for name in _damaged_swaps(files, directory, [n for n in sizes if n not in doomed]):
+        files.remove(os.path.join(directory, name))
+        doomed.append(name)
     swaps = [name for name in sizes if name.endswith(SWAP) and name not in doomed]
     ranges = [_swap_range(files, directory, name) for name in swaps if name.endswith(LOG + SWAP)]
     if ranges:
-        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        low, high = min(each[0] for each in ranges), max(each[1] for each in ranges)
         for name in sizes:
             if name.endswith(SUFFIXES) and low <= _offset_of(name) < high:
                 files.remove(os.path.join(directory, name))
@@ -217,6 +220,8 @@ def _recover(
         first -= 1
     if not segments:
         return log_start_offset
+    if first and not _is_whole(segments[first - 1]):
+        first -= 1
     start = segments[first].base_offset
     producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
     end = start
@@ -224,10 +229,21 @@ def _recover(
         end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
         if number + 1 < len(segments):
             producers.snapshot(end, sync=False)
-        if reason and number + 1 < len(segments):
+        if _ends_the_log(reason, end, segments[number + 1 :]):
             _drop_behind(segments, number, source, reason)
             break
     return end
+
+
+def _is_whole(segment: Segment) -> bool:
+    """Whether a synced segment ends with a batch: a power cut may undo the return of space that it had reserved."""
+    try:
+        segment.next_offset()
+    except CorruptMessage:
+        return False
+    finally:
+        segment.release()
+    return True
 
 
 def _recover_segment(
@@ -260,6 +276,15 @@ def _recover_segment(
     segment.release()
     producers.state.end_offset = end
     return end, tail.reason
+
+
+def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:
+    """Whether what was wrong with a segment makes those behind it worthless."""
+    if not reason or not behind:
+        return False
+    # Space that was reserved, and whose return a power cut has undone, is no loss: the next segment goes on where
+    # this one ends.
+    return reason != ZEROS or behind[0].base_offset != end
 
 
 def _drop_behind(segments: list[Segment], number: int, source: Source, reason: str) -> None:
@@ -304,9 +329,23 @@ def _plausible_end(last: Segment, recovery_point: int) -> bool:
     return recovery_point > last.base_offset
 
 
-def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
-    """Base offset of a swapped-in segment, and the offset after its last batch."""
+def _damaged_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
+    """The files of swaps that cannot be read although what they were made of is still there."""
+    damaged = []
+    for name in names:
+        if not name.endswith(LOG + SWAP):
+            continue
+        base, _, damage = _swap_range(files, directory, name)
+        if damage and file_name(base) in names:
+            _logger.warning("%s is dropped: %s", os.path.join(directory, name), damage)
+            damaged += [each for each in names if each.endswith(SWAP) and _offset_of(each) == base]
+    return damaged
+
+
+def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int, str]:
+    """Base offset of a swapped-in segment, the offset after its last batch, and what is wrong with it if anything is."""
     base = end = _offset_of(name)
+    damage = ""
     file = files.open(os.path.join(directory, name))
     try:
         position, size = 0, file.size()
@@ -314,9 +353,11 @@ def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
             header = parse_header(file.pread(HEADER_BYTES, position), 0)
             position += header.size
             end = header.last_offset + 1
+    except CorruptMessage as error:
+        damage = error.message
     finally:
         file.close()
-    return base, max(end, base + 1)
+    return base, max(end, base + 1), damage
 
 
 def _is_log(name: str) -> bool:

@@ -77,6 +77,7 @@ class Segment:
         "last_indexable_offset",
         "offset_index",
         "recently_used",
+        "reserved",
         "roll_after",
         "size",
         "synced",
@@ -128,6 +129,8 @@ class Segment:
         self.roll_after = _NEVER
         """The segment is closed when a batch with a later timestamp comes."""
         self._bytes_since_entry = 0
+        self.reserved = False
+        """The file is longer than `size`: the rest is for batches to come, and gone when the segment is closed."""
         self.recently_used = True
         self.synced = False
         """All that the segment will ever hold is on the disk."""
@@ -153,20 +156,36 @@ class Segment:
 
     # ------------------------------------------------------------------ writing
 
+    def create(self, reserve_bytes: int) -> None:
+        """Make the file, and claim its disk space beforehand (preallocate) if that is asked for."""
+        file = self._files.open(self.path, create=True)
+        try:
+            if reserve_bytes:
+                self.reserved = True
+                file.allocate(reserve_bytes)
+        finally:
+            file.close()
+
+    def give_back(self) -> None:
+        """Give back the disk space that was claimed and not used."""
+        if self.reserved:
+            self.cut_tail()
+            self.reserved = False
+
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int) -> None:
         """Write whole batches at the end; `OSError` leaves the segment as it was."""
-        self.write(data)
+        (self._file or self._open()).pwrite(data, self.size)
         self.written(length, last_offset, max_timestamp)
 
     def write(self, data: Buffer) -> None:
         """Put bytes behind the end; they become part of the segment when `written` tells of them."""
         (self._file or self._open()).pwrite(data, self.size)
-        self.recently_used = True
 
     def written(self, length: int, last_offset: int, max_timestamp: int) -> None:
         """A batch of `length` bytes lies behind the end: take it in, and index it where one is due."""
         position = self.size
         self.size = position + length
+        self.recently_used = True
         if position == 0:
             self.first_timestamp = max_timestamp
         if max_timestamp > self._max_timestamp:
@@ -223,6 +242,7 @@ class Segment:
 
     def seal(self) -> None:
         """No more is appended: complete the indexes and write them."""
+        self.give_back()
         if self.size and self._max_timestamp != _UNKNOWN:
             self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
         for index in (self.offset_index, self.time_index):

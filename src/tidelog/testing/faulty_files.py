@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
     number: int
     action: str
-    """write, truncate, sync, create, rename, remove, make_directory or sync_directory"""
+    """write, truncate, allocate, sync, create, rename, remove, make_directory or sync_directory"""
     path: str
 
 
@@ -256,6 +256,8 @@ class FaultyFiles:
         self._local.remove_tree(path)
 
     def sync_directory(self, path: str) -> None:
+        if os.path.commonpath([self.root, os.path.abspath(path)]) != self.root:
+            return  # what is above was there before, and stays
         after = self.at_point("sync_directory", path)
         self._folder(path).sync()
         if after:
@@ -314,6 +316,13 @@ class FaultyFile:
         after = self._files.at_point("truncate", self.path)
         self._file.truncate(size)
         self._node.pending.append((size, None))
+        if after:
+            self._files.die()
+
+    def allocate(self, size: int) -> None:
+        after = self._files.at_point("allocate", self.path)
+        self._file.allocate(size)
+        self._node.pending.append((max(size, self._file.size()), None))
         if after:
             self._files.die()
 
