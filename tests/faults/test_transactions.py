@@ -159,38 +159,35 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._is_finished():
-                self._life()
+            while not self._life():
+                self.lives += 1
         except BaseException as error:  # noqa: BLE001  (told to the test)
             self.error = error
 
-    def _is_finished(self) -> bool:
-        """As the group's committed offsets have it: a life may have ended before it heard of its commit."""
-        if self.wanted is None:
-            return False
-        consumer = make_consumer(self._broker, "workers")
-        places = [TopicPartition("in", index) for index in range(PARTITIONS)]
-        try:
-            found = consumer.committed(places, PATIENCE_S)
-        except KafkaException:
-            return False
-        finally:
-            consumer.close()
-        return sum(max(each.offset, 0) for each in found) >= self.wanted
-
-    def _life(self) -> None:
-        self.lives += 1
+    def _life(self) -> bool:
+        """Copy until death; True if there is nothing left to do."""
         consumer = make_consumer(self._broker, "workers")
         try:
+            # This ends what the life before has left open, and with it the doubt about its offsets.
             producer = make_producer(self._broker, "worker")
+            if self._is_finished(consumer):
+                return True
             consumer.subscribe(["in"])
-            while self.wanted is None or self.done < self.wanted:
-                if not self._copy(producer, consumer):
-                    return
+            while self._copy(producer, consumer):
+                pass
         except KafkaException:
             pass  # whatever it was: the next life begins with what is committed
         finally:
             consumer.close()
+        return False
+
+    def _is_finished(self, consumer: Consumer) -> bool:
+        """As the group's committed offsets have it: a life may have ended before it heard of its commit."""
+        if self.wanted is None:
+            return False
+        places = [TopicPartition("in", index) for index in range(PARTITIONS)]
+        found = consumer.committed(places, PATIENCE_S)
+        return sum(max(each.offset, 0) for each in found) >= self.wanted
 
     def _copy(self, producer: Producer, consumer: Consumer) -> bool:
         """One transaction; False if this life is over."""
