@@ -1,6 +1,7 @@
 """The command line: which settings come out of it, and what is told."""
 
 import argparse
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.cli import serve
 from tidelog.cli.main import command_names, main
-from tidelog.errors import SettingsError, StartError
 
 
 def settings(*arguments: str) -> BrokerSettings:
@@ -56,21 +56,81 @@ def test_log_dir_of_a_file_is_kept(tmp_path: Path):
     assert settings().broker.log_dirs == ("data",)
 
 
-def test_what_is_wrong_on_the_line(tmp_path: Path):
-    with pytest.raises(SettingsError, match="name=value"):
-        settings("-X", "num.partitions")
-    with pytest.raises(SettingsError, match="PLAINTEXT://host:9092"):
-        settings("--listen", "9092")
-    with pytest.raises(StartError, match=r"absent\.properties"):
-        settings("--config", str(tmp_path / "absent.properties"))
+WRONG = [
+    ([], "tidelog: say what to do: tidelog serve; see tidelog --help"),
+    (["sevre"], "sevre is not a command of tidelog (did you mean serve?)"),
+    (["--verzion"], "--verzion is not an option of tidelog (did you mean --version?)"),
+    (["serve", "--prot", "1"], "--prot is not an option of tidelog serve (did you mean --port?)"),
+    (["serve", "more"], "more is not an option of tidelog serve"),
+    (["serve", "--port"], "--port: expected one argument"),
+    (["serve", "--port", "x"], "x is not a port (0 to 65535)"),
+    (["serve", "--port", "65536"], "65536 is not a port"),
+    (["serve", "--log-level", "loud"], "loud"),
+    (["serve", "--listen", "9092"], "such as PLAINTEXT://host:9092"),
+    (["serve", "--advertise", "here"], "advertised.listeners='PLAINTEXT://here' must be"),
+    (["serve", "-X", "num.partitions"], "-X num.partitions must be written as name=value"),
+    (["serve", "--config", "absent.properties"], "absent.properties cannot be read: No such file"),
+    (["serve", "--config", "."], ". cannot be read: Is a directory"),
+    (["serve", "--config", "latin.properties"], "latin.properties is not UTF-8 (byte 5)"),
+    (["serve", "--port", "0", "--data", "file"], "the data directory file cannot be made"),
+    (["serve", "--port", "0", "--data", "/dev/null/x"], "/dev/null/x cannot be made"),
+    (["serve", "--port", "0", "--data", ""], "log.dirs names no directory"),
+    (["serve", "--port", "0", "--ready-file", "absent/ready"], "absent/ready cannot be written"),
+]
 
 
-def test_a_bad_setting_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str]):
-    assert main(["serve", "-X", "num.partitions=many", "-X", "nosuch=1"]) == 2
-    told = capsys.readouterr().err.strip().splitlines()
+@pytest.mark.parametrize(("arguments", "told"), WRONG, ids=[" ".join(each) for each, _ in WRONG])
+def test_what_is_wrong_is_one_line_and_code_2(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "latin.properties").write_bytes(b"name=\xe9")
+    kept = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert main(arguments) == 2
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("tidelog: ")
+    assert told in lines[0]
+
+
+def test_all_that_is_wrong_is_told_at_once(capsys: pytest.CaptureFixture[str]):
+    bad = ["-X", "num.partitions=many", "-X", "nosuch=1", "-X", "log.segment.byte=1", "-X", "half"]
+    assert main(["serve", *bad, "--listen", "9092"]) == 2
+    told = capsys.readouterr().err.splitlines()
     assert len(told) == 1
-    assert "num.partitions='many'" in told[0]
-    assert "nosuch" in told[0]
+    for each in (
+        "num.partitions='many' must be a whole number",
+        "nosuch is not a setting",
+        "log.segment.byte is not a setting (did you mean log.segment.bytes?)",
+        "-X half must be",
+    ):
+        assert each in told[0]
+
+
+def test_a_wrong_address_is_told_with_the_rest(capsys: pytest.CaptureFixture[str]):
+    assert main(["serve", "-X", "nosuch=1", "--listen", "9092"]) == 2
+    told = capsys.readouterr().err
+    assert "nosuch" in told
+    assert "PLAINTEXT://9092" in told
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["--version"]])
+def test_help_fits_on_a_screen(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    told = capsys.readouterr()
+    assert 0 < len(told.out.splitlines()) < 40
+    assert told.err == ""
 
 
 def test_commands_are_found_by_their_files():

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -464,3 +465,71 @@ async def test_cancelling_ends_the_worker(tmp_path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert worker._process.returncode == -9
+
+
+BOTH = replace(CONFIG, cleanup_policy=("compact", "delete"), retention_ms=100_000)
+
+
+async def test_compact_and_delete_keeps_the_latest_of_what_is_not_too_old(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=BOTH)
+    log = bench.log
+    bench.append(*((b"old-%d" % key, b"x" * 100) for key in range(10)))
+    bench.overwrite(5, roll=True)
+    bench.clock.advance(90_000)
+    bench.overwrite(30, keys=5)
+    log.roll()
+    assert log.delete_old_segments(bench.clock.now_ms()) == []
+    assert await bench.cleaner.clean_once() == PARTITION
+    # Nothing is too old yet: compaction has kept every key.
+    assert len(state_of(log)) == 20
+    bench.clock.advance(20_000)
+    assert log.delete_old_segments(bench.clock.now_ms())
+    left = state_of(log)
+    # A segment goes when all of it is too old: what was written since is there in any case.
+    assert {key: left.get(b"%d" % key) for key in range(5)} == dict.fromkeys(range(5), b"29")
+    assert len(left) < 20
+    assert log.log_start_offset > 0
+    log.check()
+    bench.clock.advance(200_000)
+    assert log.delete_old_segments(bench.clock.now_ms())
+    assert state_of(log) == {}
+    assert log.log_start_offset == log.log_end_offset
+    # And it goes on: the cleaner's checkpoint lies before the log's start by now.
+    bench.overwrite(20)
+    log.roll()
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert state_of(log) == {b"%d" % key: b"19" for key in range(10)}
+
+
+async def test_compact_and_delete_obeys_the_size_too(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=replace(BOTH, retention_ms=-1, retention_bytes=6000))
+    for number in range(200):
+        bench.append((b"key-%d" % number, b"x" * 100))
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert len(state_of(bench.log)) == 200
+    assert bench.log.delete_old_segments(bench.clock.now_ms())
+    assert 6000 <= bench.log.size_bytes < 6000 + 2 * 2000
+    assert len(state_of(bench.log)) < 200
+
+
+async def test_retention_while_a_log_is_cleaned_brings_nothing_back(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=BOTH)
+    log = bench.log
+    bench.overwrite(30, roll=True)
+    bench.clock.advance(90_000)
+    bench.overwrite(10, keys=3, roll=True)
+    bench.clock.advance(20_000)
+
+    def retention() -> None:
+        log.delete_old_segments(bench.clock.now_ms())
+
+    bench.worker.before_group = retention
+    await bench.cleaner.clean_once()
+    bench.worker.before_group = lambda: None
+    assert set(state_of(log)) == {b"0", b"1", b"2"}
+    log.check()
+    start = log.log_start_offset
+    log.close(clean=False)
+    again = bench.open(BOTH)
+    assert again.log_start_offset >= start
+    assert set(state_of(again)) == {b"0", b"1", b"2"}

@@ -1,5 +1,6 @@
 """Log directories: locks, identity, loading, deletion, checkpoints, one disk failing alone."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from tidelog.errors import KafkaStorageError, StartError
 from tidelog.names import TopicPartition
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
+from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 from tidelog.testing.faulty_files import Fault, FaultyFiles
 
@@ -194,3 +196,100 @@ def test_few_descriptors_for_many_logs(manager, bench):
     again = manager()
     assert len(again) == 50
     assert len(os.listdir("/proc/self/fd")) - before < 5
+
+
+def test_the_limit_on_open_segments_holds_over_all_logs(tmp_path, clock, bench):
+    logs = LogManager(
+        [str(tmp_path / "data")],
+        files=LocalFiles(),
+        clock=clock,
+        config=LogConfig(),
+        open_segments_max=5,
+    )
+    logs.start(broker_id=0, cluster_id="c")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        for index in range(30):
+            bench.append(logs.get_or_create(TopicPartition("t", index), None), [b"x"])
+    assert len(os.listdir("/proc/self/fd")) - before <= 5
+    logs.close()
+
+
+async def test_a_full_disk_does_not_take_the_directory_offline(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = manager(files=files)
+    log = logs.get_or_create(A, None)
+    files.plan = lambda point: Fault.NO_SPACE
+    await logs.checkpoint()
+    with pytest.raises(KafkaStorageError):
+        logs.get_or_create(B, None)
+    files.plan = None
+    await logs.checkpoint()
+    bench.append(log, [b"x"])
+    bench.append(logs.get_or_create(B, None), [b"x"])
+
+
+class NoDescriptors(LocalFiles):
+    """Files that cannot be opened while `gone` is set."""
+
+    gone = False
+
+    def open(self, path, *, create=False):
+        if self.gone:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return super().open(path, create=create)
+
+
+async def test_a_want_of_descriptors_passes(manager, bench):
+    files = NoDescriptors()
+    logs = manager(files=files, segment_bytes=200)
+    log = logs.get_or_create(A, None)
+    for _ in range(5):
+        bench.append(log, [b"x" * 50])
+    for segment in log.segments:
+        segment.release()
+    files.gone = True
+    await logs.checkpoint()
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        bench.append(log, [b"x" * 50])
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        log.read(0, 100, up_to=5)
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        await Flusher().flush(log, 5)
+    files.gone = False
+    bench.append(log, [b"y" * 50])
+    await Flusher().flush(log, 6)
+    assert log.recovery_point == 6
+    assert len(bench.values(log)) == 6
+
+
+async def test_an_append_of_a_new_epoch_waits_for_no_disk(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    log = manager(files=files).get_or_create(A, None)
+    files.points.clear()
+    bench.append(log, [b"x"], epoch=7)
+    assert not [each for each in files.points if "sync" in each.action]
+    await Flusher().flush(log, 1)
+    synced = {os.path.basename(each.path) for each in files.points if each.action == "sync"}
+    assert "leader-epoch-checkpoint" in synced
+
+
+def test_epochs_that_recovery_found_are_written_down(manager, bench, tmp_path):
+    logs = manager()
+    log = logs.get_or_create(A, None)
+    bench.append(log, [b"x"], epoch=7)
+    (tmp_path / "data" / str(A) / "leader-epoch-checkpoint").unlink()
+    logs.release()
+    manager()
+    text = (tmp_path / "data" / str(A) / "leader-epoch-checkpoint").read_text()
+    assert text == "0\n1\n7 0\n"
+
+
+def test_many_logs_are_closed_together(manager, bench):
+    logs = manager()
+    for index in range(100):
+        bench.append(logs.get_or_create(TopicPartition("t", index), None, sync=False), [b"x"])
+    assert logs.close()
+    again = manager()
+    assert all(each.clean for each in again.directories)
+    assert {each.log_end_offset for each in again} == {1}

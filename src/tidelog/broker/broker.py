@@ -15,8 +15,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID, uuid4
@@ -27,6 +29,7 @@ from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
+from tidelog.broker.descriptors import share_of
 from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
@@ -45,7 +48,7 @@ from tidelog.cluster.metadata import (
     topic_id_text,
 )
 from tidelog.cluster.partition import Partitions
-from tidelog.cluster.tail import Tail, difference
+from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
@@ -116,6 +119,7 @@ class Broker:
         self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
+        self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.cluster_id = ""
 
     @property
@@ -144,16 +148,20 @@ class Broker:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
         await self._flusher.settle()
-        if self._logs is not None:
-            await asyncio.to_thread(self._logs.close)
+        clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
-        log.info("stopped")
+        if clean:
+            log.info("stopped: every record is on the disk, and the next start scans nothing")
+        else:
+            log.warning(
+                "stopped, but not everything could be synced: the next start scans the logs"
+            )
 
     async def _start(self) -> None:
         tail = Tail(self._metastore)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
-        logs = self._open_logs(tail.image)
+        logs = await self._open_logs(tail.image)
         self._bind()
         controller = await self._lead(tail)
         partitions = Partitions()
@@ -162,7 +170,7 @@ class Broker:
         )
         services = self._make_services(tail, logs, partitions, controller)
         await controller.submit(lambda image: (self._first_records(image, logs), None))
-        replicas.apply(tail.image, difference(Image(), tail.image))
+        replicas.resume(tail.image)
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
         tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
@@ -174,6 +182,14 @@ class Broker:
     # ------------------------------------------------------------------ steps of the start
 
     async def _open_metastore(self, tail: Tail) -> None:
+        directory = self._settings.broker.log_dirs[0]
+        try:
+            self._files.make_directory(directory)
+        except OSError as error:
+            raise StartError(
+                f"the data directory {directory} cannot be made: {error.strerror or error}; "
+                "choose another with --data"
+            ) from error
         try:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
@@ -194,7 +210,7 @@ class Broker:
         known = read_properties(self._files, str(path)) if self._files.exists(str(path)) else {}
         return known.get("cluster.id") or new_cluster_id()
 
-    def _open_logs(self, image: Image) -> LogManager:
+    async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings
         logs = LogManager(
             settings.broker.log_dirs,
@@ -203,13 +219,21 @@ class Broker:
             config=settings.log,
             flusher=self._flusher,
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+            open_segments_max=self._share.segments,
         )
 
         def config_for(topic: str) -> LogConfig:
             given = image.topic_config(topic) or internal_config(topic, settings)
             return check_topic_settings(settings, given)
 
-        logs.start(broker_id=self._broker_id, cluster_id=self.cluster_id, config_for=config_for)
+        # In a thread: after a crash gigabytes may have to be scanned, and a signal is to be heard meanwhile.
+        start = partial(
+            logs.start,
+            broker_id=self._broker_id,
+            cluster_id=self.cluster_id,
+            config_for=config_for,
+        )
+        await asyncio.to_thread(start)
         self._logs = logs
         return logs
 
@@ -380,6 +404,7 @@ class Broker:
         self._hub = Hub(
             dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
         )
+        self._hub.admission.most = self._share.connections
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(sock, each.name, self._hub)

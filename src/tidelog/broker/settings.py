@@ -180,16 +180,15 @@ class BrokerSettings:
         known = _known_names()
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
-        if not wrong:
-            settings = cls(
-                **sections,
-                properties=dict(properties),
-                unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
-            )
-            wrong += _contradictions(settings)
+        if "broker" in sections:
+            wrong += _contradictions(cls(broker=sections["broker"]))
         if wrong:
             raise SettingsError("; ".join(wrong))
-        return settings
+        return cls(
+            **sections,
+            properties=dict(properties),
+            unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
+        )
 
     def changed(self, *overrides: Mapping[str, str]) -> "BrokerSettings":
         """These settings with dynamic ones over them, the last given winning."""
@@ -254,7 +253,7 @@ def _not_known(name: str) -> str:
 
     known = sorted(_known_names() | kafka_names.NAMES)
     close = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else "")
+    return f"{name} is not a setting" + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:

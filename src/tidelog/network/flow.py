@@ -88,12 +88,14 @@ class Admission:
     def __init__(self, config: NetworkConfig) -> None:
         self.config = config
         self.count = 0
+        self.most = 1 << 62
+        """Connections for which there are descriptors, whatever the settings allow."""
         self._by_host: dict[str, int] = {}
 
     @property
     def full(self) -> bool:
         """Whether a new connection has to wait."""
-        return self.count >= self.config.max_connections
+        return self.count >= min(self.config.max_connections, self.most)
 
     def admit(self, host: str) -> bool:
         """Count a connection from `host`; False if it has too many already."""

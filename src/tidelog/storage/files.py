@@ -108,6 +108,16 @@ class Files(Protocol):
         ...
 
 
+def no_descriptor(error: OSError) -> bool:
+    """Whether a file could not be opened because too many are open: nothing was done to it."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def will_pass(error: OSError) -> bool:
+    """Whether the disk is sound, only full, or not reached for want of a descriptor."""
+    return no_descriptor(error) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class AlreadyLocked(OSError):
     """Another process holds the lock; `holder` is its process id, if it can be told."""
 

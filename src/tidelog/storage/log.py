@@ -8,11 +8,10 @@ Everything here is synchronous and runs on the event loop: an append is one writ
 the disk is handed out (`prepare_flush`, `files_to_remove`) for a thread to do.  After a write that failed the log is as
 it was before; if even that cannot be had it is offline, and says `KafkaStorageError` from then on.
 
-Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`.
+Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`,
+what a failing disk means in `failures.py`.
 """
 
-import errno
-import logging
 import os
 import random
 from bisect import bisect_right
@@ -29,7 +28,7 @@ from tidelog.errors import (
 from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader, iterate_batches
-from tidelog.storage import reading, retention, swapping
+from tidelog.storage import failures, reading, retention, swapping
 from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
@@ -37,6 +36,7 @@ from tidelog.storage.flushing import Flush
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import maybe_marker
 from tidelog.storage.producers import WrittenBatch
+from tidelog.storage.progress import Progress
 from tidelog.storage.reading import Region
 from tidelog.storage.recovery import Loaded, Source, create_segment, load
 from tidelog.storage.segment import Segment
@@ -46,9 +46,6 @@ __all__ = ["Appended", "Log", "Region"]
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NEVER = 1 << 62
 _UNKNOWN = -1 << 62
-_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-_logger = logging.getLogger(__name__)
 
 
 class Log:
@@ -114,6 +111,7 @@ class Log:
         clean: bool = False,
         open_segments: OpenSegments | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        progress: Progress | None = None,
     ) -> "Log":
         """Load the log of a directory, or begin one there.
 
@@ -127,8 +125,9 @@ class Log:
             directory=directory,
             config=config,
             clock=clock,
-            open_segments=open_segments or OpenSegments(),
+            open_segments=OpenSegments() if open_segments is None else open_segments,
             producer_expiration_ms=producer_expiration_ms,
+            progress=progress,
         )
         loaded = load(
             source, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
@@ -243,9 +242,9 @@ class Log:
             self._set_roll_time(segment)
         if producer_id >= 0:
             self._note_producer(header, base_offset, last_offset, batch, segment)
-        return Appended(
-            base_offset, last_offset, timestamp if header.attributes & 8 else NO_TIMESTAMP
-        )
+        told_ms = timestamp if header.attributes & 8 else NO_TIMESTAMP
+        # As `Appended(…)`, whose defaults and keywords would cost more than the tuple.
+        return tuple.__new__(Appended, (base_offset, last_offset, told_ms, False))
 
     def append_as_follower(self, batches: Buffer) -> Appended:
         """Append whole batches with the offsets and epochs that the leader gave them."""
@@ -312,7 +311,7 @@ class Log:
             self.epochs.assign(epoch, start_offset)
         except OSError as error:
             self.epochs.forget(epoch)
-            raise self._storage_error("write the leader epoch of", error) from error
+            raise failures.refused(self, "write the leader epoch of", error) from error
 
     # ------------------------------------------------------------------ rolling
 
@@ -327,7 +326,7 @@ class Log:
             self._producer_log.snapshot(self.log_end_offset, sync=False)
             new = create_segment(self._source, base_offset)
         except OSError as error:
-            raise self._storage_error("roll a segment of", error) from error
+            raise failures.refused(self, "roll a segment of", error) from error
         if old.size == 0:
             # Offsets jumped: an empty segment in between would only be in the way.
             self.segments.pop()
@@ -398,7 +397,7 @@ class Log:
         try:
             return reading.read(self, offset, max_bytes, up_to, at_least_one)
         except OSError as error:
-            raise self._storage_error("read", error) from error
+            raise failures.refused(self, "read", error) from error
 
     def segment_number(self, offset: int) -> int:
         """Index of the segment that holds `offset`; 0 for one before the first."""
@@ -575,28 +574,12 @@ class Log:
 
     def fail(self, error: OSError) -> KafkaStorageError:
         """The disk cannot be trusted any more: offline from now on."""
-        if self.failure is None:
-            self.failure = KafkaStorageError(
-                f"the disk of {self.topic_partition} failed: {error.strerror or error}"
-            )
-            _logger.error("%s is offline: %s", self.directory, error)
-            if self.on_failure is not None:
-                self.on_failure(self, error)
-        return self.failure
+        return failures.fail(self, error)
 
     def write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
         """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
-        if error.errno not in _DISK_IS_FULL:
-            return self.fail(error)
-        try:
-            segment.cut_tail()
-        except OSError as second:
-            return self.fail(second)
-        return self._storage_error("append to", error)
+        return failures.write_failed(self, segment, error)
 
-    def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
-        if error.errno not in _DISK_IS_FULL:
-            return self.fail(error)
-        message = f"cannot {action} {self.topic_partition}: {error.strerror or error}"
-        _logger.error("%s", message)
-        return KafkaStorageError(message)
+    def flush_failed(self, flush: Flush | None, error: OSError) -> KafkaStorageError:
+        """Offline, because nobody knows what is on the disk; unless the flush could not even begin."""
+        return failures.flush_failed(self, flush, error)

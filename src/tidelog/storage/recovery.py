@@ -7,17 +7,20 @@ After a clean stop nothing is scanned: the recovery point is the log's end.
 
 import logging
 import os
+import struct
+import zlib
 from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
-from tidelog.errors import CorruptMessage
-from tidelog.records.batch import HEADER_BYTES, parse_header
+from tidelog.errors import CorruptMessage, StartError
+from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
+from tidelog.storage.progress import Progress
 from tidelog.storage.scanning import ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
@@ -28,6 +31,8 @@ from tidelog.storage.segment import (
     Segment,
     file_name,
 )
+
+_OLD_HEAD = struct.Struct(">8xiIb")
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +60,8 @@ class Source:
     clock: Clock
     open_segments: OpenSegments
     producer_expiration_ms: int
+    progress: Progress | None = None
+    """Whom to tell how far the scan of a large log has come."""
 
     def with_config(self, config: LogConfig) -> "Source":
         return replace(self, config=config)
@@ -108,6 +115,8 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     log_start = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
+    if epochs.unsaved:
+        epochs.save()
     producers.drop_strays([each.base_offset for each in segments], log_end)
     return Loaded(
         segments=segments,
@@ -225,14 +234,35 @@ def _recover(
     start = segments[first].base_offset
     producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
     end = start
+    scanned = _Scanned(source.progress, sum(each.size for each in segments[first:]))
     for number, segment in enumerate(segments[first:], first):
-        end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
+        expected = max(end, segment.base_offset)
+        end, reason = _recover_segment(segment, expected, epochs, producers, scanned)
         if number + 1 < len(segments):
             producers.snapshot(end, sync=False)
         if _ends_the_log(reason, end, segments[number + 1 :]):
             _drop_behind(segments, number, source, reason)
             break
     return end
+
+
+class _Scanned:
+    """The bytes that a log's recovery has gone through, told now and then."""
+
+    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
+        self._progress = progress
+        self._before = 0
+        if progress is not None:
+            progress.scan(total_bytes)
+
+    def at(self, position: int) -> int:
+        """The scan has come to `position` of a segment; at which one it should be told again."""
+        if self._progress is not None:
+            self._progress.at(self._before + position)
+        return position + Progress.STEP_BYTES
+
+    def finished(self, size: int) -> None:
+        self._before += size
 
 
 def _is_whole(segment: Segment) -> bool:
@@ -247,15 +277,23 @@ def _is_whole(segment: Segment) -> bool:
 
 
 def _recover_segment(
-    segment: Segment, expected: int, epochs: LeaderEpochs, producers: ProducerLog
+    segment: Segment,
+    expected: int,
+    epochs: LeaderEpochs,
+    producers: ProducerLog,
+    scanned: _Scanned,
 ) -> tuple[int, str]:
     """Rebuild what belongs to the segment and cut its bad end: (end offset, what was wrong)."""
+    segment.set_times(-1, -1, segment.base_offset)
+    _refuse_old_format(segment)
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.txn_index.reset()
-    segment.set_times(-1, -1, segment.base_offset)
     builder, tail, end = _IndexBuilder(segment), Tail(), expected
+    tell_at = scanned.at(0)
     for batch in scan(segment, tail):
+        if batch.position >= tell_at:
+            tell_at = scanned.at(batch.position)
         if batch.base_offset < end or batch.last_offset > segment.last_indexable_offset:
             tail.position, tail.reason = batch.position, f"corrupt: offset {batch.base_offset}"
             break
@@ -264,6 +302,7 @@ def _recover_segment(
             epochs.assign(batch.leader_epoch, batch.base_offset, save=False)
         producers.replay(batch, segment)
         end = batch.last_offset + 1
+    scanned.finished(segment.size)
     dropped = segment.size - tail.position
     if dropped:
         _logger.warning(
@@ -276,6 +315,22 @@ def _recover_segment(
     segment.release()
     producers.state.end_offset = end
     return end, tail.reason
+
+
+def _refuse_old_format(segment: Segment) -> None:
+    """Messages of Kafka before 0.11 are not damaged, only unreadable here: they must not be cut off."""
+    # | offset int64 | length int32 | crc32 uint32 of what follows | magic int8 | …
+    head = segment.file().pread(_OLD_HEAD.size, 0)
+    if len(head) < _OLD_HEAD.size:
+        return
+    length, crc, magic = _OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or not 4 < length <= segment.size - LOG_OVERHEAD:
+        return
+    if zlib.crc32(segment.file().pread(length - 4, LOG_OVERHEAD + 4)) == crc:
+        raise StartError(
+            f"{segment.path} holds messages in the format of Kafka before 0.11, which tidelog does not read: "
+            f"move {segment.directory} away, or copy the topic within Kafka first"
+        )
 
 
 def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:
