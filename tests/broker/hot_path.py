@@ -66,6 +66,16 @@ class Timers:
         return len(self._later)
 
 
+class AnyTransaction:
+    """A transaction coordinator that finds every transactional batch right."""
+
+    def verify(self, *_: Any) -> None:
+        pass
+
+    async def find_coordinator(self, transactional_id: str) -> None:
+        pass
+
+
 class HotPath:
     """Two partitions of `events`, served through a dispatcher."""
 
@@ -86,6 +96,7 @@ class HotPath:
             logs=unused,
             controller=unused,
             groups=unused,
+            transactions=AnyTransaction(),
             producer_ids=unused,
             waiting=Waiting(self.clock, self.timers),
             fetch_sessions=FetchSessions(3, self.clock),
@@ -159,10 +170,16 @@ def batch(*values: bytes, now_ms: int = 1_700_000_000_000, key: bytes | None = b
 
 
 def produce_request(
-    *batches, acks: int = -1, topic: str = "events", index: int = 0, timeout_ms=1000
+    *batches,
+    acks: int = -1,
+    topic: str = "events",
+    index: int = 0,
+    timeout_ms=1000,
+    transactional_id=None,
 ):
     """To one partition, or with several batches to the partitions from `index` on."""
     return ProduceRequest(
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=[

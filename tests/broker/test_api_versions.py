@@ -15,8 +15,13 @@ async def test_ranges_are_those_of_the_handlers(hot, version):
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
     response = await hot.ask(request, version)
     told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-    assert told == {0: (0, 11), 1: (4, 17), 2: (1, 10), 18: (0, 4)}
-    assert response.finalized_features_epoch == -1
+    assert told == {0: (0, 12), 1: (4, 17), 2: (1, 10), 18: (0, 4)}
+    if version < 3:
+        assert response.finalized_features_epoch == -1
+        return
+    (feature,) = response.finalized_features
+    assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
+    assert [each.min_version for each in response.supported_features] == [0] * (version >= 4)
 
 
 async def test_a_version_from_the_future_is_answered_in_version_0(hot):
@@ -34,7 +39,7 @@ async def test_a_software_name_that_is_no_word(hot, name):
 
 
 @pytest.mark.parametrize(
-    ("api_key", "version"), [(0, 2), (0, 12), (1, 3), (1, 18), (2, 0), (999, 0), (-1, 0), (3, 0)]
+    ("api_key", "version"), [(0, 2), (0, 13), (1, 3), (1, 18), (2, 0), (999, 0), (-1, 0), (3, 0)]
 )
 def test_other_keys_and_versions_close_the_connection(hot, api_key, version):
     frame = struct.pack(">hhih", api_key, version, 7, -1) + bytes(50)

@@ -20,7 +20,6 @@ from tidelog.errors import (
     TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
 )
 from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.create_partitions import (
@@ -398,11 +397,6 @@ async def test_a_dynamic_broker_setting_reaches_new_topics(tmp_path: Path):
 
 
 # The rest
-
-
-async def test_transactional_ids_are_refused_clearly(server: Running):
-    answer = await server.ask(InitProducerIdRequest(transactional_id="mine"), 4)
-    assert answer.error_code == UnsupportedVersion.code
 
 
 async def test_an_empty_partition(server: Running):

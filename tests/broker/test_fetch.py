@@ -189,7 +189,7 @@ async def test_reading_committed_waits_for_the_end_of_the_transaction(hot):
     transactional = batch(
         b"t", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True
     )
-    await hot.ask(produce_request(transactional), 9)
+    await hot.ask(produce_request(transactional, transactional_id="mine"), 9)
     await fill(hot, b"behind")
     assert values(parts(await hot.ask(fetch_request(0), 12))[0]) == [b"t", b"behind"]
     answer = hot.serve(fetch_request(0, isolation_level=1, max_wait_ms=500), 12)

@@ -24,7 +24,8 @@ from tidelog.broker.handlers.offset_fetch import offset_fetch
 from tidelog.broker.handlers.sync_group import sync_group
 from tidelog.cluster.image import Broker, Image, PartitionState, Topic
 from tidelog.coordination.groups.config import GroupConfig
-from tidelog.coordination.groups.coordinator import GroupCoordinator, shard_of
+from tidelog.coordination.groups.coordinator import GroupCoordinator
+from tidelog.coordination.shards import shard_of
 from tidelog.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -236,7 +237,7 @@ async def test_find_coordinator_says_why_not(rig):
     async def fail(name):
         raise CoordinatorNotAvailable
 
-    rig.services.groups._ensure_topic = fail
+    rig.services.groups._shards._ensure_topic = fail
     response = await rig.ask(FindCoordinatorRequest(key="g"), 3)
     assert (response.error_code, response.node_id) == (CoordinatorNotAvailable.code, -1)
     response = await rig.ask(FindCoordinatorRequest(coordinator_keys=["s"], key_type=2), 6)
@@ -262,7 +263,7 @@ async def test_a_large_log_asks_for_patience(rig, monkeypatch):
     await rig.ask(commit_request(), 9)
     await rig.services.groups.stop()
     rig.restart()
-    monkeypatch.setattr("tidelog.coordination.groups.coordinator._LOADED_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("tidelog.coordination.shards._LOADED_AT_ONCE_BYTES", 0)
     response = await rig.ask(fetch_request(9), 9)
     assert response.groups[0].error_code == 14
     for _ in range(20):
@@ -283,7 +284,7 @@ async def test_place_of_an_offset_fetch_error(rig, version):
     async def fail(name):
         raise CoordinatorNotAvailable
 
-    rig.services.groups._ensure_topic = fail
+    rig.services.groups._shards._ensure_topic = fail
     response = await rig.ask(fetch_request(version), version)
     code = CoordinatorNotAvailable.code
     if version >= 8:

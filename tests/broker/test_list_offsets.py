@@ -63,7 +63,7 @@ async def test_reading_committed_ends_before_an_open_transaction(filled):
     open_one = batch(
         b"t", now_ms=T0 + 30, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
     )
-    await filled.ask(produce_request(open_one), 9)
+    await filled.ask(produce_request(open_one, transactional_id="mine"), 9)
     assert await ask(filled, -1, isolation=0) == (0, -1, 7)
     assert await ask(filled, -1, isolation=1) == (0, -1, 6)
     assert await ask(filled, T0 + 25, isolation=0) == (0, T0 + 30, 6)

@@ -1,10 +1,11 @@
-"""The Java client, current and previous generation, with a small program of ours (`java/Scenario.java`).
+"""The Java client, current and previous generation, with small programs of ours (`java/*.java`).
 
 The jars come with Maven on first use and stay in `.peers/`; without Maven and a JDK this is skipped.
 """
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,8 @@ def classpath(version: str) -> Path:
         if done.returncode != 0:
             pytest.skip(f"Maven could not fetch kafka-clients {version}: {done.stdout[-300:]}")
         (place / "complete").touch()
-    compile_ = ["javac", "-cp", f"{place}/*", "-d", str(place), str(SOURCES / "Scenario.java")]
+    programs = [str(each) for each in sorted(SOURCES.glob("*.java"))]
+    compile_ = ["javac", "-cp", f"{place}/*", "-d", str(place), *programs]
     subprocess.run(compile_, check=True, capture_output=True)
     return place
 
@@ -47,6 +49,19 @@ def test_the_java_client(bootstrap: str, version: str, group_protocol: str) -> N
     place = classpath(version)
     done = subprocess.run(
         ["java", "-cp", f"{place}:{place}/*", "Scenario", bootstrap, group_protocol],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_transactions(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
+    place = classpath(version)
+    done = subprocess.run(
+        ["java", "-cp", f"{place}:{place}/*", "Transactions", bootstrap, unique("java")],
         capture_output=True,
         text=True,
         timeout=180,

@@ -13,7 +13,7 @@ from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.groups.environment import Client, Environment, TopicView
 from tidelog.coordination.groups.records import Change, decode_change, encode_change
 from tidelog.coordination.groups.shard import GroupShard
-from tidelog.coordination.runtime import Decision, Marker, Runtime, ShardTimers
+from tidelog.coordination.runtime import Decision, EndOfTransaction, Marker, Runtime, ShardTimers
 from tidelog.coordination.timers import Timers
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.consumer_group_heartbeat import (
@@ -34,12 +34,27 @@ class MemoryJournal:
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.fail: KafkaError | None = None
         self.hold: list[asyncio.Future[None]] | None = None
+        self.producers: dict[int, int] = {}
+        """Of the records in transactions: place to producer id."""
+        self.markers: dict[int, list[Marker]] = {}
+        """Ends of transactions, by the place of the record that follows."""
 
     def append(self, records: Sequence[Change]) -> int:
         if self.fail is not None:
             raise self.fail
         self.stored += [encode_change(each) for each in records]
         return len(self.stored) - 1
+
+    def append_in_transaction(self, records: Sequence[Change], producer: tuple[int, int]) -> int:
+        first = len(self.stored)
+        last = self.append(records)
+        self.producers |= dict.fromkeys(range(first, last + 1), producer[0])
+        return last
+
+    def append_marker(self, marker: EndOfTransaction) -> int:
+        place = len(self.stored)
+        self.markers.setdefault(place, []).append(Marker(marker.producer_id, marker.commit))
+        return place
 
     def committed(self, offset: int) -> asyncio.Future[None] | None:
         if self.hold is None:
@@ -49,9 +64,16 @@ class MemoryJournal:
         return future
 
     async def scan(self) -> AsyncIterator[list[Change | Marker]]:
-        for start in range(0, len(self.stored), 100):
-            chunk = [decode_change(*each) for each in self.stored[start : start + 100]]
-            yield [each for each in chunk if each is not None]
+        chunk: list[Change | Marker] = []
+        for place, stored in enumerate(self.stored):
+            chunk += self.markers.get(place, ())
+            change = decode_change(*stored)
+            if change is not None:
+                chunk.append(replace(change, producer_id=self.producers.get(place, -1)))
+            if len(chunk) >= 100:
+                yield chunk
+                chunk = []
+        yield chunk + self.markers.get(len(self.stored), [])
 
 
 class FakeTopics:

@@ -60,7 +60,7 @@ from tidelog.metastore.contract import (
     SessionLost,
 )
 from tidelog.metastore.sqlite import SqliteMetastore
-from tidelog.names import CONSUMER_OFFSETS, TopicPartition
+from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, open_socket
 from tidelog.network.peer import Address
@@ -72,6 +72,7 @@ from tidelog.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported when they are needed: a start must be quick
     from tidelog.coordination.groups.coordinator import GroupCoordinator
+    from tidelog.coordination.transactions.coordinator import TransactionCoordinator
     from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class Broker:
         self._hub: Hub | None = None
         self._logs: LogManager | None = None
         self._groups: Late | None = None
+        self._transactions: Late | None = None
         self._sockets: list[tuple[socket.socket, ListenerAddress]] = []
         """Bound, and not yet given to a listener."""
         self._waiting: Waiting | None = None
@@ -137,8 +139,9 @@ class Broker:
         """Answer what is in flight, sync, and leave the mark of a clean stop."""
         for listener in self._listeners:
             listener.close()
-        if self._groups is not None and self._groups.is_made:
-            await self._groups.stop()
+        for coordinator in (self._transactions, self._groups):
+            if coordinator is not None and coordinator.is_made:
+                await coordinator.stop()
         if self._waiting is not None:
             self._waiting.close()  # fetches that wait are answered with what there is
         if self._hub is not None:
@@ -171,7 +174,7 @@ class Broker:
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
         tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
-        self._start_groups(services, tail)
+        self._start_coordinators(services, tail)
         self._start_background(tail, logs)
         self._accept(services)
         self._background.run("import of handlers", _import(services.handlers))
@@ -277,7 +280,24 @@ class Broker:
                 call_later=loop.call_later,
             )
 
+        def make_transactions() -> "TransactionCoordinator":
+            from tidelog.coordination.transactions.coordinator import TransactionCoordinator
+
+            return TransactionCoordinator(
+                clock=self._clock,
+                image=lambda: tail.image,
+                partitions=partitions,
+                ensure_topic=controller.ensure_topic,
+                config=lambda: self._settings.transactions,
+                groups=groups,
+                new_producer_id=producer_ids.next,
+                call_later=loop.call_later,
+            )
+
         self._groups = Late(make_groups)
+        self._transactions = Late(make_transactions)
+        groups = cast("GroupCoordinator", self._groups)
+        producer_ids = ProducerIds(controller)
         return Services(
             broker_id=self._broker_id,
             cluster_id=self.cluster_id,
@@ -287,8 +307,9 @@ class Broker:
             partitions=partitions,
             logs=logs,
             controller=controller,
-            groups=cast("GroupCoordinator", self._groups),
-            producer_ids=ProducerIds(controller),
+            groups=groups,
+            transactions=cast("TransactionCoordinator", self._transactions),
+            producer_ids=producer_ids,
             waiting=waiting,
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
         )
@@ -313,17 +334,22 @@ class Broker:
             records += _new_epochs(image, self._broker_id)
         return records
 
-    def _start_groups(self, services: Services, tail: Tail) -> None:
-        """Load the groups that there are; a broker without any waits for the first."""
+    def _start_coordinators(self, services: Services, tail: Tail) -> None:
+        """Load the groups and transactions that there are; a broker without any waits for the first."""
+        loop = asyncio.get_running_loop()
+        # Produce and fetch need not wait for it.
         if CONSUMER_OFFSETS in tail.image.topics:
-            # Produce and fetch need not wait for it.
-            asyncio.get_running_loop().call_soon(lambda: services.groups.start())
-        tail.subscribe(lambda _, delta: self._groups_follow(services, delta))
+            loop.call_soon(lambda: services.groups.start())
+        if TRANSACTION_STATE in tail.image.topics:
+            loop.call_soon(lambda: services.transactions.start())
+        tail.subscribe(lambda _, delta: self._coordinators_follow(services, delta))
 
-    def _groups_follow(self, services: Services, delta: Delta) -> None:
+    def _coordinators_follow(self, services: Services, delta: Delta) -> None:
         for topic in delta.created:
             if topic.name == CONSUMER_OFFSETS:
                 services.groups.start()
+            elif topic.name == TRANSACTION_STATE:
+                services.transactions.start()
         if delta.deleted and self._groups is not None and self._groups.is_made:
             names = [topic.name for topic in delta.deleted]
             self._background.run("deletion of offsets", services.groups.topics_deleted(names))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs i
     from tidelog.cluster.image import Image
     from tidelog.cluster.waiting import Waiting
     from tidelog.coordination.groups.coordinator import GroupCoordinator
+    from tidelog.coordination.transactions.coordinator import TransactionCoordinator
     from tidelog.storage.manager import LogManager
 
 
@@ -38,6 +39,7 @@ class Services:
     logs: "LogManager"
     controller: "Controller"
     groups: "GroupCoordinator"
+    transactions: "TransactionCoordinator"
     producer_ids: "ProducerIds"
     waiting: "Waiting"
     """Fetches that wait for data."""

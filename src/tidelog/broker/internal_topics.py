@@ -4,13 +4,10 @@ from tidelog.broker.settings import BrokerSettings
 from tidelog.cluster.topics import NewTopic
 from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 
-_TRANSACTION_PARTITIONS = 50
-_TRANSACTION_SEGMENT_BYTES = 100 * 1024 * 1024
-
 
 def automatic_topic(name: str, settings: BrokerSettings, brokers: int) -> NewTopic:
     """The topic to create for `name` in a cluster of so many brokers."""
-    groups = settings.groups
+    groups, transactions = settings.groups, settings.transactions
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name=name,
@@ -22,8 +19,8 @@ def automatic_topic(name: str, settings: BrokerSettings, brokers: int) -> NewTop
     if name == TRANSACTION_STATE:
         return NewTopic(
             name=name,
-            partitions=_TRANSACTION_PARTITIONS,
-            replication_factor=min(3, brokers),
+            partitions=transactions.topic_num_partitions,
+            replication_factor=min(transactions.topic_replication_factor, brokers),
             configs=internal_config(name, settings),
         )
     return NewTopic(name=name)
@@ -34,7 +31,7 @@ def internal_config(name: str, settings: BrokerSettings) -> dict[str, str]:
     if name == CONSUMER_OFFSETS:
         segment_bytes = settings.groups.offsets_topic_segment_bytes
     elif name == TRANSACTION_STATE:
-        segment_bytes = _TRANSACTION_SEGMENT_BYTES
+        segment_bytes = settings.transactions.topic_segment_bytes
     else:
         return {}
     return {

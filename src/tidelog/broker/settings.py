@@ -13,6 +13,7 @@ from typing import Any
 from tidelog.broker import kafka_names
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
 from tidelog.coordination.groups.config import GroupConfig
+from tidelog.coordination.transactions.config import TransactionConfig
 from tidelog.errors import SettingsError
 from tidelog.network.config import NetworkConfig
 from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
@@ -158,6 +159,7 @@ class BrokerSettings:
     log: LogConfig = field(default_factory=LogConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
@@ -219,6 +221,7 @@ SECTIONS: dict[str, type[Section]] = {
     "log": LogConfig,
     "network": NetworkConfig,
     "groups": GroupConfig,
+    "transactions": TransactionConfig,
     "cleaner": CleanerConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]

@@ -7,11 +7,12 @@ from typing import Generic, TypeVar
 
 from tidelog.clock import Clock
 from tidelog.cluster.partition import Partition
-from tidelog.coordination.runtime import Marker
+from tidelog.coordination.runtime import EndOfTransaction, Marker
 from tidelog.errors import InvalidRequest, ProtocolError
 from tidelog.records.batch import BatchHeader, iterate_batches, parse_header, read_records
-from tidelog.records.builder import build_batch
-from tidelog.records.control import parse_marker
+from tidelog.records.builder import NewRecord, build_batch
+from tidelog.records.control import EndTransactionMarker, parse_marker
+from tidelog.storage.log import Appended
 
 R = TypeVar("R")
 
@@ -36,13 +37,34 @@ class PartitionJournal(Generic[R]):
 
     def append(self, records: Sequence[R]) -> int:
         """Append `records` as one batch; returns the offset of the last."""
+        return self._write(build_batch(self._rows(records)))
+
+    def append_in_transaction(self, records: Sequence[R], producer: tuple[int, int]) -> int:
+        """Append `records` as one batch of the producer's open transaction."""
+        producer_id, producer_epoch = producer
+        # No sequence: the batch comes from a coordinator, which does not repeat itself.
+        return self._write(
+            build_batch(
+                self._rows(records),
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=True,
+            )
+        )
+
+    def append_marker(self, marker: EndOfTransaction) -> int:
+        """Append the end of a transaction; returns its offset."""
+        return append_marker(self._partition, marker, self._clock.now_ms()).last_offset
+
+    def _rows(self, records: Sequence[R]) -> list[NewRecord]:
         now_ms = self._clock.now_ms()
         try:
-            rows = [(now_ms, *self._encode(each), ()) for each in records]
+            return [(now_ms, *self._encode(each), ()) for each in records]
         except struct.error as error:
             # Flexible requests carry longer strings than the records of old have room for.
             raise InvalidRequest(f"a name is too long to be stored: {error}") from error
-        batch = build_batch(rows)
+
+    def _write(self, batch: bytearray) -> int:
         header = parse_header(batch, 0)
         return self._partition.append(batch, header, coordinator=True).last_offset
 
@@ -84,3 +106,12 @@ class PartitionJournal(Generic[R]):
             if made is not None:
                 found.append(made)
         return found
+
+
+def append_marker(partition: Partition, end: EndOfTransaction, now_ms: int) -> Appended:
+    """Write the end of a transaction into a partition."""
+    marker = EndTransactionMarker(commit=end.commit, coordinator_epoch=end.coordinator_epoch)
+    batch = marker.build(
+        producer_id=end.producer_id, producer_epoch=end.producer_epoch, timestamp_ms=now_ms
+    )
+    return partition.append(batch, parse_header(batch, 0), coordinator=True)

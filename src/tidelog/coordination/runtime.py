@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.coordination.timers import Timers
 from tidelog.errors import (
@@ -69,6 +69,8 @@ class Decision(Generic[R, T]):
     """A change of memory that is not recorded, and must not be made unless the append succeeds."""
     answers: list[tuple[Reply, Any]] = field(default_factory=list)
     """Requests that waited until now, and what each is told."""
+    producer: tuple[int, int] | None = None
+    """Id and epoch of the producer in whose transaction the records are written; None outside of one."""
 
 
 class State(Protocol[R_contra]):
@@ -99,11 +101,28 @@ class Marker:
     commit: bool
 
 
+class EndOfTransaction(NamedTuple):
+    """How a producer's transaction ended, as its coordinator has it written to the logs."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+
+
 class Journal(Protocol[R]):
     """A shard's log: the partition of the internal topic, seen as records."""
 
     def append(self, records: Sequence[R]) -> int:
         """Append as one batch; returns the offset of the last record.  Raises `KafkaError`."""
+        ...
+
+    def append_in_transaction(self, records: Sequence[R], producer: tuple[int, int]) -> int:
+        """Append as one batch that belongs to the open transaction of `producer`."""
+        ...
+
+    def append_marker(self, marker: "EndOfTransaction") -> int:
+        """Append the end of a transaction; returns its offset."""
         ...
 
     def committed(self, offset: int) -> "asyncio.Future[None] | None":
@@ -186,19 +205,44 @@ class Runtime(Generic[R]):
 
     async def write(self, index: int, decide: Callable[[Any], Decision[R, T]]) -> T:
         """Decide on the shard's state, append, replay; returns the response once it is committed."""
-        shard = self._active(index)
-        decision = decide(shard.state)
-        waiting = self._carry_out(index, shard, decision)
+        response, waiting = self.write_now(index, decide)
         if waiting is not None:
             try:
                 await asyncio.shield(waiting)
             except KafkaError as error:
                 raise told(error) from error
-        return decision.response
+        return response
+
+    def write_now(
+        self, index: int, decide: Callable[[Any], Decision[R, T]]
+    ) -> "tuple[T, asyncio.Future[None] | None]":
+        """As `write`, without waiting: the response holds when the future, if there is one, is done."""
+        shard = self._active(index)
+        decision = decide(shard.state)
+        return decision.response, self._carry_out(index, shard, decision)
 
     async def read(self, index: int, look: Callable[[Any], T]) -> T:
         """Look at the shard's state; what was seen is committed when this returns."""
         return await self.write(index, lambda state: Decision(look(state)))
+
+    async def end_transaction(self, index: int, end: EndOfTransaction) -> None:
+        """Write the end of a transaction to the shard; returns once it is committed."""
+        shard = self._active(index)
+        decision: Decision[R, None] = Decision(None)
+        decision.then = lambda: self._end(shard, end)
+        waiting = self._carry_out(index, shard, decision)
+        if waiting is not None:
+            await asyncio.shield(waiting)
+
+    @staticmethod
+    def _end(shard: _Shard[R], end: EndOfTransaction) -> None:
+        shard.last_offset = shard.journal.append_marker(end)
+        shard.state.end_transaction(end.producer_id, end.commit)
+
+    def maybe_state(self, index: int) -> Any | None:
+        """The state of a shard as it is now, committed or not; None while it is not loaded."""
+        shard = self._shards.get(index)
+        return None if shard is None else shard.state
 
     def states(self) -> list[tuple[int, Any]]:
         """Every loaded shard's state, for questions about all of them."""
@@ -216,7 +260,7 @@ class Runtime(Generic[R]):
         """Steps 2 to 4; returns what the caller has to wait for."""
         try:
             if decision.records:
-                shard.last_offset = shard.journal.append(decision.records)
+                shard.last_offset = _append(shard.journal, decision)
                 for record in decision.records:
                     shard.state.replay(record)
             if decision.then is not None:
@@ -310,6 +354,12 @@ class Runtime(Generic[R]):
         if self._shards.get(index) is shard:
             log.error("%s shard %d is given up, its log failed: %s", self._name, index, why)
             self.unload(index)
+
+
+def _append(journal: Journal[R], decision: Decision[R, Any]) -> int:
+    if decision.producer is None:
+        return journal.append(decision.records)
+    return journal.append_in_transaction(decision.records, decision.producer)
 
 
 def told(error: KafkaError) -> KafkaError:

@@ -5,6 +5,7 @@ over the few batches between two index entries.  A reader that goes on where it 
 that: the log remembers where the last regions ended.
 """
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.records.batch import NO_TIMESTAMP, first_not_older, read_records
@@ -110,6 +111,7 @@ def aborted_transactions(log: "Log", first_offset: int, up_to: int) -> list[tupl
         found += [(each.producer_id, each.first_offset) for each in entries]
         if complete:
             break
+    found.sort(key=itemgetter(1))  # clients walk the list along with the records
     return found
 
 

@@ -1,17 +1,30 @@
 """ApiVersions (18): what this broker speaks.
 
-Versions: 3 is flexible and names the client's software (KIP-511); 4 tells of features whose lowest version is 0.
-A version from the future is answered by the dispatcher, in version 0.  Absent: features; with none finalized, clients
-keep to the first transaction protocol.
+Versions: 3 is flexible, names the client's software (KIP-511) and tells of features (KIP-584); 4 tells of features whose
+lowest version is 0.  A version from the future is answered by the dispatcher, in version 0.  The one feature is
+transaction.version: 2 means that producers may leave it to their batches to join a transaction (KIP-890).
 """
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.coordination.transactions.transaction import EPOCH_BUMPED_BY_END
 from tidelog.errors import InvalidRequest
 from tidelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_TRANSACTION_VERSION = "transaction.version"
+_SUPPORTED = SupportedFeatureKey(
+    name=_TRANSACTION_VERSION, min_version=0, max_version=EPOCH_BUMPED_BY_END
+)
+_FINALIZED = FinalizedFeatureKey(
+    name=_TRANSACTION_VERSION,
+    min_version_level=EPOCH_BUMPED_BY_END,
+    max_version_level=EPOCH_BUMPED_BY_END,
 )
 
 
@@ -30,7 +43,11 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
                 max_version=handler.advertised.last,
             )
             for handler in ctx.broker.handlers
-        ]
+        ],
+        # Before version 4 a lowest version of 0 cannot be told, and the feature is left out.
+        supported_features=[_SUPPORTED] if ctx.api_version >= 4 else [],
+        finalized_features_epoch=0,
+        finalized_features=[_FINALIZED],
     )
 
 

@@ -42,6 +42,8 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
             raise InvalidRequest(f"coordinators of key type {key_type} are not served here")
         if key_type == GROUP:
             await ctx.broker.groups.find_coordinator(key)
+        else:
+            await ctx.broker.transactions.find_coordinator(key)
         host, port = _own_address(ctx)
     except KafkaError as error:
         return Coordinator(

@@ -1,23 +1,43 @@
-"""InitProducerId (22): a producer id and epoch for an idempotent producer.
+"""InitProducerId (22): a producer id and epoch for an idempotent or a transactional producer.
 
-Versions: 3 may hand in an old id (KIP-360), which an idempotent producer without a transactional id exchanges for a new
-one.  Absent: transactional ids; they are refused as a broker without transactions would.
+Versions: 3 may hand in the id and epoch at hand (KIP-360): a transactional producer recovers with it, an idempotent one
+exchanges it for a new one; 4 may say that the producer was fenced.  Absent: 6, two-phase commit (KIP-939).
 """
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.errors import InvalidRequest, UnsupportedVersion
+from tidelog.broker.transaction_errors import as_known
+from tidelog.coordination.transactions.transaction import Identity
+from tidelog.errors import InvalidRequest, KafkaError
 from tidelog.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+
+_FENCED_FROM = 4
 
 
 @handles(InitProducerIdRequest, "0-5")
 async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> InitProducerIdResponse:
     if request.transactional_id == "":
         raise InvalidRequest("the transactional id is empty")
-    if request.transactional_id is not None:
-        raise UnsupportedVersion("transactions are not offered")
-    producer_id = await ctx.broker.producer_ids.next()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    if request.transactional_id is None:
+        producer_id = await ctx.broker.producer_ids.next()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    try:
+        told = await ctx.broker.transactions.init_producer_id(
+            request.transactional_id, request.transaction_timeout_ms, _expected(request)
+        )
+    except KafkaError as error:
+        refused = as_known(error, ctx.api_version, _FENCED_FROM)
+        return InitProducerIdResponse(error_code=refused.code, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=told.producer_id, producer_epoch=told.producer_epoch)
+
+
+def _expected(request: InitProducerIdRequest) -> Identity | None:
+    """Who the producer says it was; both parts or neither."""
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        raise InvalidRequest("producer id and epoch must be given together")
+    if request.producer_id < 0:
+        return None
+    return Identity(request.producer_id, request.producer_epoch)

@@ -1,11 +1,11 @@
 """Produce (0): append a batch to each of some partitions.
 
 Versions: 5 answers with the log start offset; 7 allows zstd; 8 names refused records (KIP-467); 9 is flexible; 10 tells
-of a new leader (KIP-951).  0-2 are advertised and refused: old librdkafka looks for them before it compresses.
+of a new leader (KIP-951); with 12 a batch puts its partition into the producer's transaction (KIP-890).  0-2 are advertised and refused: old librdkafka looks for them before it compresses.
 
 Requests are pipelined: while one waits for its flush, later ones of the same connection are appended.  The usual
 request (flexible, one partition, no error) is answered from a template, everything else through the codec.
-Absent: 12 and the check with the transaction coordinator that a transaction is open (KIP-890).
+Absent: nothing.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from struct import Struct as Packer
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import handles_frame
 from tidelog.broker.leader_hints import current_leader, node_endpoints
+from tidelog.broker.transactional_produce import JOINS_FROM, answer_after, join, verify_batch
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidRecord,
@@ -40,6 +41,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.validate import RefusedRecords, RefusedTimestamps, validate_produced
 from tidelog.storage.log import Appended
 
@@ -56,19 +58,29 @@ Outcome = Written | KafkaError
 Topics = list[tuple[str, list[tuple[int, memoryview | None]]]]
 
 
-@handles_frame(ProduceRequest, "3-11", advertised="0-11")
+@handles_frame(ProduceRequest, "3-12", advertised="0-12")
 def produce(
     services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
 ) -> Answer:
     if version < _FIRST_FLEXIBLE:
         return _produce_many(services, version, correlation_id, *_decode_old(frame, pos, version))
-    _, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    if transactional_id is not None and version >= JOINS_FROM:
+        try:
+            waiting = join(services, transactional_id, frame, places, version)
+        except KafkaError as error:
+            refused: Outcomes = [(name, [(each[0], error) for each in ps]) for name, ps in places]
+            return _answer(services, version, correlation_id, acks, timeout_ms, refused)
+        if waiting is not None:
+            kept = memoryview(bytearray(frame))  # the frame itself is the network's
+            again = partial(produce.run, services, peer, kept, version, correlation_id, pos)
+            return answer_after(waiting, again)
     if acks in _ACKS and len(places) == 1:
         name, partitions = places[0]
         if len(partitions) == 1:
             index, start, end = partitions[0]
             records = frame[start:end] if start >= 0 else None
-            outcome = _append(services, name, index, records, version, acks)
+            outcome = _append(services, name, index, records, version, acks, transactional_id)
             if acks and isinstance(outcome, tuple):
                 partition, appended = outcome
                 if appended.last_offset < partition.log.high_watermark:
@@ -79,10 +91,12 @@ def produce(
         (name, [(each[0], frame[each[1] : each[2]] if each[1] >= 0 else None) for each in parts])
         for name, parts in places
     ]
-    return _produce_many(services, version, correlation_id, acks, timeout_ms, topics)
+    return _produce_many(
+        services, version, correlation_id, transactional_id, acks, timeout_ms, topics
+    )
 
 
-def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[int, int, Topics]:
+def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[str | None, int, int, Topics]:
     request, _ = decode(ProduceRequest, frame, pos, version)
     topics: Topics = [
         (
@@ -94,7 +108,7 @@ def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[int, int, To
         )
         for topic in request.topic_data
     ]
-    return request.acks, request.timeout_ms, topics
+    return request.transactional_id, request.acks, request.timeout_ms, topics
 
 
 def _usual(
@@ -136,6 +150,7 @@ def _append(
     records: memoryview | None,
     version: int,
     acks: int,
+    transactional_id: str | None,
 ) -> Outcome:
     """Append to one partition; what went wrong is returned, since the others go on."""
     try:
@@ -152,6 +167,8 @@ def _append(
             rules=partition.rules,
             now_ms=services.clock.now_ms(),
         )
+        if header.attributes & TRANSACTIONAL:
+            verify_batch(services, transactional_id, (name, index), header, version)
         batch = records if made_anew is None else made_anew
         return partition, partition.append(batch, header, acks=acks)
     except KafkaError as error:
@@ -167,6 +184,7 @@ def _produce_many(
     services: Services,
     version: int,
     correlation_id: int,
+    transactional_id: str | None,
     acks: int,
     timeout_ms: int,
     topics: Topics,
@@ -176,7 +194,10 @@ def _produce_many(
             (
                 name,
                 [
-                    (index, _append(services, name, index, records, version, acks))
+                    (
+                        index,
+                        _append(services, name, index, records, version, acks, transactional_id),
+                    )
                     for index, records in parts
                 ],
             )

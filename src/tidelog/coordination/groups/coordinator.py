@@ -11,24 +11,23 @@ client asks for its coordinator.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from tidelog.clock import Clock
 from tidelog.cluster.image import Image
-from tidelog.cluster.partition import Partitions
+from tidelog.cluster.partition import Partition, Partitions
 from tidelog.coordination.groups import describe
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.groups.environment import Client, Environment, TopicView
 from tidelog.coordination.groups.records import Change, decode_change, encode_change
 from tidelog.coordination.groups.shard import GroupShard
 from tidelog.coordination.journal import PartitionJournal
-from tidelog.coordination.runtime import Decision, Reply, Runtime, ShardTimers
+from tidelog.coordination.runtime import Decision, EndOfTransaction, Reply, Runtime, ShardTimers
+from tidelog.coordination.shards import Shards
 from tidelog.coordination.timers import CallLater, Timers
 from tidelog.errors import (
     CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     InvalidGroupId,
     InvalidRequest,
     KafkaError,
@@ -54,14 +53,15 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 log = logging.getLogger(__name__)
 
-_LOADED_AT_ONCE_BYTES = 1 << 20
-"""A request waits for the load of a log up to this size; for a larger one it is told to come back."""
 _MAX_GROUP_ID = 32767
 """Records store an id's length in an int16."""
-_MAX_CACHED_ID = 64
 
 
 class GroupCoordinator:
@@ -80,27 +80,30 @@ class GroupCoordinator:
     ) -> None:
         self._clock = clock
         self._image = image
-        self._partitions = partitions
-        self._ensure_topic = ensure_topic
         self._config = config
         self._new_id = new_id
         self.timers = Timers(clock, call_later)
         self._runtime: Runtime[Change] = Runtime(
             make_state=self._make_shard, timers=self.timers, name=CONSUMER_OFFSETS
         )
+        self._shards = Shards(
+            CONSUMER_OFFSETS,
+            runtime=self._runtime,
+            image=image,
+            partitions=partitions,
+            ensure_topic=ensure_topic,
+            journal=self._journal,
+        )
 
     # ------------------------------------------------------------------ life
 
     def start(self) -> None:
         """Begin to load every shard that this broker leads."""
-        for index in range(self._image().partition_count(CONSUMER_OFFSETS)):
-            self.lead(index)
+        self._shards.start()
 
     def lead(self, index: int) -> None:
         """This broker leads this partition of `__consumer_offsets` from now on."""
-        partition = self._partitions.maybe_get(CONSUMER_OFFSETS, index)
-        if partition is not None and not self._runtime.is_loaded(index):
-            self._runtime.load(index, self._journal(index))
+        self._shards.lead(index)
 
     def resign(self, index: int) -> None:
         """This broker no longer leads this partition of `__consumer_offsets`."""
@@ -124,35 +127,17 @@ class GroupCoordinator:
 
     async def find_coordinator(self, group_id: str) -> None:
         """See to it that this group has a coordinator here; raises while it has not."""
-        await self._index_of(group_id)
+        await self.partition_of(group_id)
 
-    async def _index_of(self, group_id: str) -> int:
-        """The shard of a group, loaded."""
+    async def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds the group's offsets, loaded."""
         if len(group_id) > _MAX_GROUP_ID:
             raise InvalidGroupId(f"a group id of {len(group_id)} characters cannot be stored")
-        count = self._image().partition_count(CONSUMER_OFFSETS)
-        if not count:
-            await self._ensure_topic(CONSUMER_OFFSETS)
-            count = self._image().partition_count(CONSUMER_OFFSETS)
-            if not count:
-                raise CoordinatorNotAvailable
-        index = shard_of(group_id, count)
-        if not self._runtime.is_loaded(index):
-            await self._load(index)
-        return index
+        return await self._shards.index_of(group_id)
 
-    async def _load(self, index: int) -> None:
-        partition = self._partitions.maybe_get(CONSUMER_OFFSETS, index)
-        if partition is None:
-            raise CoordinatorNotAvailable
-        task = self._runtime.load(index, self._journal(index))
-        if partition.log.size_bytes > _LOADED_AT_ONCE_BYTES:
-            raise CoordinatorLoadInProgress
-        await asyncio.wait({task})
-
-    def _journal(self, index: int) -> PartitionJournal[Change]:
+    def _journal(self, partition: Partition) -> PartitionJournal[Change]:
         return PartitionJournal(
-            self._partitions.get(CONSUMER_OFFSETS, index),
+            partition,
             clock=self._clock,
             encode=encode_change,
             decode=_decoded,
@@ -168,14 +153,14 @@ class GroupCoordinator:
     async def _write(
         self, group_id: str, decide: Callable[[GroupShard], Decision[Change, Any]]
     ) -> Any:
-        return await self._runtime.write(await self._index_of(group_id), decide)
+        return await self._runtime.write(await self.partition_of(group_id), decide)
 
     async def _wait(
         self, group_id: str, decide: Callable[[GroupShard, Reply], Decision[Change, None]]
     ) -> Any:
         """For requests that the group answers in its own time."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        index = await self._index_of(group_id)
+        index = await self.partition_of(group_id)
         await self._runtime.write(index, lambda shard: decide(shard, _reply_to(answer)))
         result = await answer
         if isinstance(result, KafkaError):
@@ -238,6 +223,18 @@ class GroupCoordinator:
         )
         return response
 
+    async def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+        """Store offsets that count when the producer's transaction is committed."""
+        response: TxnOffsetCommitResponse = await self._write(
+            request.group_id, lambda shard: shard.commit_in_transaction(request)
+        )
+        return response
+
+    async def end_transaction(self, index: int, end: EndOfTransaction) -> None:
+        """Write the end of a transaction to a partition of `__consumer_offsets`, and obey it."""
+        await self._shards.ensure_loaded(index)
+        await self._runtime.end_transaction(index, end)
+
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         response: OffsetDeleteResponse = await self._write(
             request.group_id, lambda shard: shard.delete_offsets(request)
@@ -248,10 +245,7 @@ class GroupCoordinator:
 
     async def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
         """The groups in these states and of these types; an empty list means any."""
-        if any(
-            self._runtime.is_loading(i)
-            for i in range(self._image().partition_count(CONSUMER_OFFSETS))
-        ):
+        if any(self._runtime.is_loading(index) for index in range(self._shards.count)):
             raise CoordinatorLoadInProgress
         wanted_states = {each.lower() for each in states}
         wanted_types = {each.lower() for each in types}
@@ -303,25 +297,6 @@ class _ImageTopics(NamedTuple):
 
     def names(self) -> Iterable[str]:
         return self.image().topics
-
-
-def shard_of(group_id: str, partition_count: int) -> int:
-    """The partition that a group id belongs to: the absolute value of Java's `String.hashCode`, as Kafka's Utils.abs."""
-    hashed = _java_hash if len(group_id) > _MAX_CACHED_ID else _cached_java_hash
-    value = hashed(group_id)
-    # The least int has no positive counterpart, and counts as 0.
-    return (min(value, -value & 0xFFFFFFFF) & 0x7FFFFFFF) % partition_count
-
-
-def _java_hash(group_id: str) -> int:
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
-    return value
-
-
-_cached_java_hash = lru_cache(maxsize=4096)(_java_hash)
 
 
 def _decoded(key: bytes, value: bytes | None, producer_id: int) -> Change | None:

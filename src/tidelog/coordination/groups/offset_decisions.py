@@ -1,5 +1,7 @@
 """Decisions about offsets: commit, fetch, delete, expire."""
 
+from dataclasses import replace
+
 from tidelog.coordination.groups.classic.group import ClassicGroup
 from tidelog.coordination.groups.classic.states import DEAD, EMPTY, STABLE, TABLE
 from tidelog.coordination.groups.environment import Environment, Topics
@@ -36,6 +38,13 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 NO_OFFSET = -1
 _LATEST_MS = (1 << 63) - 1
@@ -59,6 +68,20 @@ def check_commit(
     refused = TABLE[group.state].commit
     if refused is not None:
         raise refused
+
+
+def check_commit_in_transaction(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
+) -> None:
+    """Raise unless a transaction of this member may commit; producers before KIP-447 do not say whose they are."""
+    if group.state is DEAD:
+        raise CoordinatorNotAvailable
+    if generation < 0 and group.state is EMPTY:
+        return
+    if generation >= 0 or member_id or group_instance_id is not None:
+        group.validate(member_id, group_instance_id)
+        if generation != group.generation:
+            raise IllegalGeneration
 
 
 def commit(
@@ -91,6 +114,39 @@ def commit(
                 place = (topic.name, each.partition_index)
                 records.append(stored.to_record(request.group_id, place))
     return Decision(response, records)
+
+
+def commit_in_transaction(
+    env: Environment, request: TxnOffsetCommitRequest
+) -> Decision[Change, TxnOffsetCommitResponse]:
+    """As `commit`; the records wait for the end of the transaction."""
+    now_ms = env.clock.now_ms()
+    limit = env.config().offset_metadata_max_bytes
+    topics = env.topics()
+    records: list[Change] = []
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        answered = TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for each in topic.partitions:
+            code = _refusal(topics, topic.name, each, limit)
+            answered.partitions.append(
+                TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=code
+                )
+            )
+            if not code:
+                stored = CommittedOffset(
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata or "",
+                    now_ms,
+                    -1,
+                )
+                change = stored.to_record(request.group_id, (topic.name, each.partition_index))
+                records.append(replace(change, producer_id=request.producer_id))
+    producer = (request.producer_id, request.producer_epoch)
+    return Decision(response, records, producer=producer)
 
 
 def fetch(
@@ -175,7 +231,12 @@ def expired_in_classic(
     return []
 
 
-def _refusal(topics: Topics, topic: str, each: OffsetCommitRequestPartition, limit: int) -> int:
+def _refusal(
+    topics: Topics,
+    topic: str,
+    each: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    limit: int,
+) -> int:
     view = topics.maybe_get(topic)
     if view is None or not 0 <= each.partition_index < view.partition_count:
         return UnknownTopicOrPartition.code

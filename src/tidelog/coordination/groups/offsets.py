@@ -24,6 +24,8 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int
     """An expiry of its own, which OffsetCommit v2-4 may ask for; -1 for the broker's retention."""
+    number: int = 0
+    """Place among all records of the shard: the later of two commits holds."""
 
     def to_record(self, group_id: str, place: Place) -> Change:
         return Change(
@@ -50,6 +52,8 @@ class Offsets:
         self._committed: dict[str, dict[Place, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[Place, CommittedOffset | None]]] = {}
         """By producer id: what its open transaction will commit if it ends well."""
+        self._records = 0
+        """Offset records seen so far."""
 
     def of(self, group_id: str) -> dict[Place, CommittedOffset]:
         """Everything that the group has committed; not to be changed."""
@@ -70,6 +74,7 @@ class Offsets:
         key, value = change.key, change.value
         assert isinstance(key, OffsetCommitKey)
         committed = None
+        self._records += 1
         if isinstance(value, OffsetCommitValue):
             committed = CommittedOffset(
                 value.offset,
@@ -77,6 +82,7 @@ class Offsets:
                 value.metadata,
                 value.commit_timestamp,
                 value.expire_timestamp,
+                self._records,
             )
         place = (key.topic, key.partition)
         if change.producer_id >= 0:
@@ -93,7 +99,10 @@ class Offsets:
         """The transaction's offsets count now, or never did."""
         for group_id, places in self._pending.pop(producer_id, {}).items():
             for place, committed in places.items():
-                if commit:
+                known = self.of(group_id).get(place)
+                # A commit that came after the transaction's own, outside of it, is the newer one.
+                is_newer = known is None or committed is None or committed.number > known.number
+                if commit and is_newer:
                     self._put(group_id, place, committed)
 
     def expired(

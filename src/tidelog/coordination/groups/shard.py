@@ -31,6 +31,7 @@ from tidelog.errors import (
     KafkaError,
     NonEmptyGroup,
     NotCoordinator,
+    StaleMemberEpoch,
     UnknownMemberId,
 )
 from tidelog.protocol.messages.consumer_group_heartbeat import (
@@ -47,6 +48,10 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from tidelog.protocol.messages.sync_group import SyncGroupRequest
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 log = logging.getLogger(__name__)
 
@@ -248,6 +253,26 @@ class GroupShard:
         else:
             group.check_commit(request.member_id, generation)
         return offset_decisions.commit(self._env, request)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest
+    ) -> Decision[Change, TxnOffsetCommitResponse]:
+        """Store offsets that count when the transaction is committed, if this member may (KIP-447)."""
+        generation = request.generation_id
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if generation >= 0:
+                raise IllegalGeneration
+        elif isinstance(group, ClassicGroup):
+            offset_decisions.check_commit_in_transaction(
+                group, request.member_id, request.group_instance_id, generation
+            )
+        elif generation >= 0 or request.member_id or request.group_instance_id is not None:
+            try:
+                group.check_commit(request.member_id, generation)
+            except StaleMemberEpoch:
+                raise IllegalGeneration from None
+        return offset_decisions.commit_in_transaction(self._env, request)
 
     def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool

@@ -1,0 +1,42 @@
+"""DescribeTransactions (65): the state of transactional ids (KIP-664).
+
+Version 0.  Absent: nothing.
+"""
+
+from tidelog.broker.context import Context
+from tidelog.broker.dispatch import handles
+from tidelog.errors import KafkaError
+from tidelog.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@handles(DescribeTransactionsRequest, "0")
+async def describe_transactions(
+    request: DescribeTransactionsRequest, ctx: Context
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[await _described(each, ctx) for each in request.transactional_ids]
+    )
+
+
+async def _described(transactional_id: str, ctx: Context) -> TransactionState:
+    try:
+        known = await ctx.broker.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(known.places):
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=known.state.value,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.start_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
+    )

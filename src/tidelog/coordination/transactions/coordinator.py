@@ -1,0 +1,330 @@
+"""The transaction coordinator as handlers see it: transactional ids, and what their producers ask for.
+
+    coordinator = TransactionCoordinator(clock=…, image=…, partitions=…, ensure_topic=…, config=…, groups=…, new_producer_id=…)
+    coordinator.start()                       # begins to load what this broker leads
+    producer = await coordinator.init_producer_id("orders-1", 60_000, None)
+
+A transactional id belongs to the partition of `__transaction_state` that it hashes to; that topic is made when a first
+client asks for its coordinator.  What is decided is in `shard.py`; here is what takes time: producer ids, and the
+markers of a transaction that has come to its end.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tidelog.clock import Clock
+from tidelog.cluster.image import Image
+from tidelog.cluster.partition import Partition, Partitions
+from tidelog.coordination.journal import PartitionJournal
+from tidelog.coordination.runtime import Decision, EndOfTransaction, Runtime, ShardTimers
+from tidelog.coordination.shards import Shards, shard_of
+from tidelog.coordination.timers import CallLater, Timers
+from tidelog.coordination.transactions.config import TransactionConfig
+from tidelog.coordination.transactions.markers import Markers, OffsetsHolder
+from tidelog.coordination.transactions.records import Change, decode_change, encode_change
+from tidelog.coordination.transactions.shard import (
+    Environment,
+    NeedsProducerId,
+    TransactionShard,
+)
+from tidelog.coordination.transactions.states import PREPARE_COMMIT, PREPARED
+from tidelog.coordination.transactions.transaction import Identity, Place, Transaction
+from tidelog.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    KafkaError,
+    ProtocolError,
+    TransactionalIdNotFound,
+)
+from tidelog.names import TRANSACTION_STATE
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS = 500
+"""Markers that could not be written are tried again after this."""
+
+
+class TransactionCoordinator:
+    """The transactional ids whose partitions of `__transaction_state` this broker leads."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        image: Callable[[], Image],
+        partitions: Partitions,
+        ensure_topic: Callable[[str], Awaitable[object]],
+        config: Callable[[], TransactionConfig],
+        groups: OffsetsHolder,
+        new_producer_id: Callable[[], Awaitable[int]],
+        call_later: CallLater | None = None,
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._config = config
+        self._new_producer_id = new_producer_id
+        self.markers = Markers(partitions, groups, clock)
+        self.timers = Timers(clock, call_later)
+        self._completing: dict[str, asyncio.Task[None]] = {}
+        """By transactional id: who writes its markers."""
+        self._first_attempts: dict[str, asyncio.Future[None]] = {}
+        """Done when all markers of an id were tried once: nobody is made to wait for a broken disk."""
+        self._runtime: Runtime[Change] = Runtime(
+            make_state=self._make_shard, timers=self.timers, name=TRANSACTION_STATE
+        )
+        self._shards = Shards(
+            TRANSACTION_STATE,
+            runtime=self._runtime,
+            image=image,
+            partitions=partitions,
+            ensure_topic=ensure_topic,
+            journal=self._journal,
+        )
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begin to load every shard that this broker leads."""
+        self._shards.start()
+
+    async def stop(self) -> None:
+        """Forget everything; what was to be completed is completed at the next start."""
+        tasks = list(self._completing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._runtime.close()
+        self.timers.cancel_all()
+
+    def _make_shard(self, index: int, timers: ShardTimers[Change]) -> TransactionShard:
+        prepared = partial(self._start_completing, index)
+        return TransactionShard(Environment(self._clock, timers, self._config, prepared))
+
+    def _journal(self, partition: Partition) -> PartitionJournal[Change]:
+        return PartitionJournal(
+            partition,
+            clock=self._clock,
+            encode=encode_change,
+            decode=_decoded,
+            load_bytes=self._config().load_buffer_bytes,
+        )
+
+    # ------------------------------------------------------------------ requests of producers
+
+    async def find_coordinator(self, transactional_id: str) -> None:
+        """See to it that this id has a coordinator here; raises while it has not."""
+        await self._shards.index_of(transactional_id)
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Identity | None
+    ) -> Identity:
+        """Make the caller the one producer of this id; `expected` is who it was so far (KIP-360)."""
+
+        def decide(
+            shard: TransactionShard, fresh_id: int | None
+        ) -> Decision[Change, Identity | KafkaError]:
+            return shard.init_producer_id(transactional_id, timeout_ms, expected, fresh_id)
+
+        told: Identity | KafkaError = await self._decide_with_id(transactional_id, decide)
+        if isinstance(told, KafkaError) and await self._completion(transactional_id):
+            told = await self._decide_with_id(transactional_id, decide)
+        if isinstance(told, KafkaError):
+            raise told
+        return told
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Identity, places: frozenset[Place]
+    ) -> None:
+        """Put partitions into the producer's transaction, which begins if there is none."""
+        await self._write(
+            transactional_id, lambda shard: shard.add(transactional_id, producer, places)
+        )
+
+    async def end_transaction(
+        self, transactional_id: str, producer: Identity, commit: bool, client_version: int
+    ) -> Identity:
+        """Commit or abort; returns when the outcome is certain, and who the producer is from now on."""
+        ended: Identity = await self._decide_with_id(
+            transactional_id,
+            lambda shard, fresh_id: shard.end(
+                transactional_id, producer, commit, client_version, fresh_id
+            ),
+        )
+        return ended
+
+    def verify(self, transactional_id: str, producer: Identity, place: Place) -> None:
+        """Raise unless this partition belongs to the producer's open transaction; at once, for every batch."""
+        if not self._config().partition_verification:
+            return
+        count = self._shards.count
+        if not count:
+            raise CoordinatorNotAvailable
+        shard = self._runtime.maybe_state(shard_of(transactional_id, count))
+        if shard is None:
+            raise CoordinatorLoadInProgress
+        shard.verify(transactional_id, producer, place)
+
+    def join(
+        self, transactional_id: str, producer: Identity, places: frozenset[Place]
+    ) -> "asyncio.Future[None] | None":
+        """As `add_partitions`, for batches that bring their partition with them (KIP-890).
+
+        None when they may be appended; else a future, after which it has to be asked again.
+        """
+        count = self._shards.count
+        if not transactional_id or not count:
+            raise InvalidProducerIdMapping
+        index = shard_of(transactional_id, count)
+        shard = self._runtime.maybe_state(index)
+        if shard is None:
+            raise CoordinatorLoadInProgress
+        known = shard.transactions.get(transactional_id)
+        if known is not None and known.state in PREPARED and known.identity == producer:
+            # Its previous transaction is decided, and about to be complete.
+            attempt = self._first_attempts.get(transactional_id)
+            if attempt is None:
+                raise ConcurrentTransactions
+            return attempt
+        _, waiting = self._runtime.write_now(
+            index, lambda shard: shard.add(transactional_id, producer, places)
+        )
+        return waiting
+
+    async def _decide_with_id(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionShard, int | None], Decision[Change, Any]],
+    ) -> Any:
+        """Decide, with a fresh producer id if the decision turns out to need one."""
+        try:
+            return await self._write(transactional_id, lambda shard: decide(shard, None))
+        except NeedsProducerId:
+            fresh_id = await self._new_producer_id()
+        return await self._write(transactional_id, lambda shard: decide(shard, fresh_id))
+
+    async def _write(
+        self, transactional_id: str, decide: Callable[[TransactionShard], Decision[Change, Any]]
+    ) -> Any:
+        if not transactional_id:
+            raise InvalidRequest("the transactional id is empty")
+        index = await self._shards.index_of(transactional_id)
+        try:
+            return await self._runtime.write(index, decide)
+        except ConcurrentTransactions:
+            # Clients would come again after a pause that is longer than most completions take.
+            if not await self._completion(transactional_id):
+                raise
+        return await self._runtime.write(index, decide)
+
+    # ------------------------------------------------------------------ administration
+
+    async def describe(self, transactional_id: str) -> Transaction:
+        """What is known of an id; raises `TransactionalIdNotFound`."""
+        if not transactional_id:
+            raise InvalidRequest("the transactional id is empty")
+        if not self._shards.count:
+            raise TransactionalIdNotFound
+        known: Transaction | None = await self._write(
+            transactional_id,
+            lambda shard: Decision(shard.transactions.get(transactional_id)),
+        )
+        if known is None:
+            raise TransactionalIdNotFound
+        return known
+
+    def transactions(self) -> dict[str, Transaction]:
+        """Every id that is known; raises while some are not yet loaded."""
+        if any(self._runtime.is_loading(index) for index in range(self._shards.count)):
+            raise CoordinatorLoadInProgress
+        found: dict[str, Transaction] = {}
+        for _, shard in self._runtime.states():
+            found |= shard.transactions
+        return found
+
+    # ------------------------------------------------------------------ completion
+
+    async def _completion(self, transactional_id: str) -> bool:
+        """Wait until the markers of the id's transaction were tried once; False if that is over already."""
+        attempt = self._first_attempts.get(transactional_id)
+        if attempt is None:
+            return False
+        await asyncio.wait({attempt})
+        return True
+
+    def _start_completing(self, index: int, transactional_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        before = self._completing.get(transactional_id)
+        self._first_attempts.setdefault(transactional_id, loop.create_future())
+        task = loop.create_task(self._complete(index, transactional_id, before))
+        self._completing[transactional_id] = task
+
+        def done(task: "asyncio.Task[None]") -> None:
+            if self._completing.get(transactional_id) is task:
+                del self._completing[transactional_id]
+            self._attempted(transactional_id)
+            if not task.cancelled() and task.exception() is not None:
+                log.error(
+                    "the completion of %s failed", transactional_id, exc_info=task.exception()
+                )
+
+        task.add_done_callback(done)
+
+    async def _complete(
+        self, index: int, transactional_id: str, before: "asyncio.Task[None] | None"
+    ) -> None:
+        """Write the markers of a decided transaction, however often it takes, and record that it is done."""
+        if before is not None:
+            await asyncio.wait({before})
+        while True:
+            try:
+                await self._shards.ensure_loaded(index)
+                await self._complete_once(index, transactional_id)
+                return
+            except KafkaError as error:
+                log.warning("the completion of %s is tried again: %s", transactional_id, error)
+            self._attempted(transactional_id)
+            await self._pause(transactional_id)
+
+    def _attempted(self, transactional_id: str) -> None:
+        attempt = self._first_attempts.pop(transactional_id, None)
+        if attempt is not None and not attempt.done():
+            attempt.set_result(None)
+
+    async def _complete_once(self, index: int, transactional_id: str) -> None:
+        shard = self._runtime.maybe_state(index)
+        known: Transaction | None = shard and shard.transactions.get(transactional_id)
+        if known is None or known.state not in PREPARED:
+            return
+        end = EndOfTransaction(
+            known.producer_id,
+            known.producer_epoch,
+            known.state is PREPARE_COMMIT,
+            self._partitions.get(TRANSACTION_STATE, index).leader_epoch,
+        )
+        await self.markers.write_all(end, known.places)
+        identity = known.identity
+        await self._runtime.write(index, lambda shard: shard.complete(transactional_id, identity))
+
+    async def _pause(self, transactional_id: str) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        self.timers.schedule(("markers", transactional_id), _RETRY_MS, wake)
+        await over
+
+
+def _decoded(key: bytes, value: bytes | None, producer_id: int) -> Change | None:
+    try:
+        return decode_change(key, value)
+    except ProtocolError as error:
+        log.error("a record of %s cannot be read and is skipped: %s", TRANSACTION_STATE, error)
+        return None
