@@ -43,7 +43,7 @@ def usual(draw: st.DrawFn):
         "acks": draw(st.sampled_from([1, -1])),
         "correlation_id": draw(st.integers(-(2**31), 2**31 - 1)),
     }
-    version, client_id = draw(st.integers(9, 11)), draw(st.none() | st.text(max_size=10))
+    version, client_id = draw(st.integers(9, 12)), draw(st.none() | st.text(max_size=10))
     frame = request(data, version=version, client_id=client_id, **facts)
     return frame, *facts.values(), data, len(values), timestamp + len(values) - 1
 

@@ -2,7 +2,7 @@
 
 The usual frame of such a run, with the client id and the name of the topic as they are:
 
-    size | key 0 | version 9-11 | correlation id | client id | no tags |
+    size | key 0 | version 9-12 | correlation id | client id | no tags |
     no transactional id | acks -1 or 1 | timeout | 1 topic | name | 1 partition | index | one batch | no tags, three times
 
 A frame that differs in anything, or whose batch has a producer id, an attribute beside its codec or any fault, ends the
@@ -39,7 +39,7 @@ def scan_produces(buf: Buffer, pos: int, end: int, largest: int) -> tuple[list[S
         if primitives.i16(data, pos + 4) != 0:
             break
         version = primitives.i16(data, pos + 6)
-        if version < 9 or version > 11:
+        if version < 9 or version > 12:
             break
         correlation_id = primitives.i32(data, pos + 8)
         at = primitives.i16(data, pos + 12)
