@@ -1,0 +1,196 @@
+"""Gathers records into batches, a queue of them for each partition.
+
+Shared by the callers' threads, which append, and the loop, which takes batches away; one lock guards it.  Whoever fills
+a batch encodes it, outside the lock; a batch that is not full is taken, and encoded, by the loop when it has
+lingered.  Memory is counted in bytes of records from `append` until the batch is done.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tidelog.client.batch import Batch, Delivery
+from tidelog.client.partitioning import next_sticky
+from tidelog.client.settings import ProducerSettings
+from tidelog.clock import Clock
+from tidelog.errors import MessageTooLarge
+from tidelog.names import TopicPartition
+
+_RECORD_OVERHEAD = 24
+"""What a record takes beside its key and value, about."""
+
+
+class BufferFull(Exception):
+    """There is no memory for the record at the moment; nothing was added."""
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first; the last may be open."""
+
+    __slots__ = ("batches", "in_flight", "next_sequence", "partition", "retry_at")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.next_sequence = 0
+        self.retry_at = 0.0
+
+    def put_back(self, batch: Batch) -> None:
+        """Queue a batch again, in its place by sequence."""
+        place = 0
+        for other in self.batches:
+            if other.base_sequence < 0 or other.base_sequence > batch.base_sequence >= 0:
+                break
+            place += 1
+        self.batches.insert(place if batch.base_sequence >= 0 else 0, batch)
+
+
+class Accumulator:
+    """Where records wait for the sender."""
+
+    def __init__(self, settings: ProducerSettings, clock: Clock, wake: Callable[[], None]) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._wake = wake
+        self._codec = settings.codec
+        self._level = settings.compression_level if settings.compression_level >= 0 else None
+        self._largest = settings.max_request_size
+        self._batch_size = min(settings.batch_size, settings.max_request_size)
+        self._limit = settings.buffer_memory
+        self._linger_s = settings.linger_ms / 1000
+        self._delivery_s = settings.delivery_timeout_ms / 1000
+        # Guarded by the lock.
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self._open: dict[tuple[str, int], Batch] = {}
+        self._sticky: dict[str, Batch] = {}
+        self._stuck_to: dict[str, int] = {}
+        self.pending: dict[Batch, None] = {}
+        self.used_bytes = 0
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        candidates: range,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> Delivery:
+        """Add a record to the open batch of its partition; without one, to the topic's sticky batch."""
+        size = _RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if headers:
+            size += sum(len(name) + len(data or b"") + 4 for name, data in headers)
+        closed: list[Batch] = []
+        with self.lock:
+            if self.used_bytes + size > self._limit:
+                self._check_fits(size)
+                raise BufferFull
+            batch = (
+                self._sticky.get(topic) if partition is None else self._open.get((topic, partition))
+            )
+            if batch is None or batch.bytes_estimated + size > self._batch_size:
+                self._check_fits(size)
+                batch = self._turn_over(topic, partition, candidates, size, closed)
+            rows = batch.rows
+            index = len(rows)
+            rows.append((timestamp, key, value, headers))
+            batch.bytes_estimated += size
+            self.used_bytes += size
+        if closed or not index:
+            for each in closed:
+                each.seal(self._codec, self._level)
+            self._wake()  # something can be sent, or will have lingered some time from now
+        return Delivery(batch, index)
+
+    def seal_all(self) -> list[Batch]:
+        """Close all open batches, encode them here, and return everything that is not done."""
+        with self.lock:
+            closed = list(self._open.values())
+            self._open.clear()
+            self._sticky.clear()
+            pending = list(self.pending)
+        for batch in closed:
+            batch.seal(self._codec, self._level)
+        self._wake()
+        return pending
+
+    def take_lingered(self, now: float) -> float | None:
+        """Close and encode the open batches whose time has come; when the next one's comes, None if there is none."""
+        due: list[Batch] = []
+        soonest: float | None = None
+        with self.lock:
+            # A batch whose partition has another before it may go on growing: it could not leave anyway.
+            for batch in list(self._open.values()):
+                at = batch.opened_at + self._linger_s
+                if at > now and self.used_bytes < self._limit // 2:
+                    soonest = at if soonest is None else min(soonest, at)
+                elif self.queues[batch.partition].batches[0] is batch:
+                    due.append(batch)
+                    self._forget_open(batch)
+        for batch in due:
+            batch.seal(self._codec, self._level)
+        return soonest
+
+    def release(self, batch: Batch) -> None:
+        """The batch is done: its memory is free."""
+        with self.lock:
+            self.pending.pop(batch, None)
+            self.used_bytes -= batch.bytes_estimated
+            self.room.notify_all()
+
+    def _turn_over(
+        self, topic: str, partition: int | None, candidates: range, size: int, closed: list[Batch]
+    ) -> Batch:
+        """A batch with room, opened if need be; those that had none are closed.  The lock is held."""
+        sticks = partition is None
+        if partition is None:
+            last = self._sticky.pop(topic, None)
+            if last is not None:
+                self._close(last, closed)
+            partition = next_sticky(candidates, self._stuck_to.get(topic, -1))
+            self._stuck_to[topic] = partition
+        place = TopicPartition(topic, partition)
+        batch = self._open.get(place)
+        if batch is not None and batch.bytes_estimated + size > self._batch_size:
+            self._close(batch, closed)
+            batch = None
+        if batch is None:
+            now = self._clock.monotonic()
+            batch = Batch(place, now, now + self._delivery_s)
+            if place not in self.queues:
+                self.queues[place] = PartitionQueue(place)
+            self.queues[place].batches.append(batch)
+            self.pending[batch] = None
+            self._open[place] = batch
+        if sticks:
+            self._sticky[topic] = batch
+        return batch
+
+    def _close(self, batch: Batch, closed: list[Batch]) -> None:
+        self._forget_open(batch)
+        closed.append(batch)
+
+    def _forget_open(self, batch: Batch) -> None:
+        if self._open.get(batch.partition) is batch:
+            del self._open[batch.partition]
+        if self._sticky.get(batch.partition.topic) is batch:
+            del self._sticky[batch.partition.topic]
+
+    def _check_fits(self, size: int) -> None:
+        if size > self._largest:
+            raise MessageTooLarge(
+                f"a message of {size} bytes is larger than max.request.size={self._largest}; raise that "
+                "(and the topic's max.message.bytes), or send less at once"
+            )
+        if size > self._limit:
+            raise MessageTooLarge(
+                f"a message of {size} bytes is larger than buffer.memory={self._limit}; raise that"
+            )
