@@ -134,7 +134,10 @@ class AsyncAdmin(AsyncGroups):
                 name=name,
                 num_partitions=count,
                 replication_factor=replication_factor,
-                configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+                configs=[
+                    CreatableTopicConfig(name=key, value=value)
+                    for key, value in (configs or {}).items()
+                ],
             )
             for name, count in counts.items()
         ]
@@ -232,22 +235,26 @@ class AsyncAdmin(AsyncGroups):
 
     # Records and the cluster.
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """Delete the records before these offsets, -1 for all; returns where each partition now begins."""
         begins: dict[TopicPartition, int] = {}
         by_node: dict[int, dict[str, DeleteRecordsTopic]] = {}
         for (topic, partition), offset in before.items():
             node = (await self._cluster.leader(topic, partition)).node
             entry = by_node.setdefault(node, {}).setdefault(topic, DeleteRecordsTopic(name=topic))
-            entry.partitions.append(DeleteRecordsPartition(partition_index=partition, offset=offset))
+            entry.partitions.append(
+                DeleteRecordsPartition(partition_index=partition, offset=offset)
+            )
         for node, topics in by_node.items():
             request = DeleteRecordsRequest(
                 topics=list(topics.values()), timeout_ms=self.settings.request_timeout_ms
             )
             answer = cast(DeleteRecordsResponse, await self._cluster.ask(node, request))
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    tp = TopicPartition(topic.name, each.partition_index)
+            for done in answer.topics:
+                for each in done.partitions:
+                    tp = TopicPartition(done.name, each.partition_index)
                     _raise(each.error_code, f"records of {tp}", None)
                     begins[tp] = each.low_watermark
         return begins

@@ -39,7 +39,9 @@ class LoopThread:
         """Run a coroutine there; the future is its outcome."""
         if os.getpid() != self._pid:
             work.close()
-            raise TidelogError("a client does not survive fork; make a new one in the child process")
+            raise TidelogError(
+                "a client does not survive fork; make a new one in the child process"
+            )
         if self.loop.is_closed():
             work.close()
             raise TidelogError("the client is closed")

@@ -87,7 +87,7 @@ class Batch:
         self.max_timestamp = max(self.timestamps)
         body = compress(codec, encode_records(rows, self.base_timestamp), level)
         self.data = bytearray(HEADER_BYTES)
-        self.data += body  # type: ignore[arg-type]
+        self.data += body
         self.rows = []
         self.sealed = True
 
@@ -190,6 +190,9 @@ class Delivery:
                 if not future.done():
                     future.set_result(None)
 
-            self._batch.when_done(lambda: loop.call_soon_threadsafe(settle))
+            def wake() -> None:
+                loop.call_soon_threadsafe(settle)
+
+            self._batch.when_done(wake)
             yield from future
         return self.result()

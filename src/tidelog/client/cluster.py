@@ -20,8 +20,8 @@ from tidelog.errors import (
     KafkaError,
     LeaderNotAvailable,
     NetworkException,
-    NotCoordinator,
     NotController,
+    NotCoordinator,
     SettingsError,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -352,7 +352,9 @@ def _info(topic: MetadataResponseTopic) -> TopicInfo:
         each.partition_index: Leader(each.leader_id, each.leader_epoch)
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     }
-    return TopicInfo(topic.name or "", topic.topic_id, topic.is_internal, leaders, range(len(leaders)), topic)
+    return TopicInfo(
+        topic.name or "", topic.topic_id, topic.is_internal, leaders, range(len(leaders)), topic
+    )
 
 
 def _topic_error(response: MetadataResponse, name: str) -> KafkaError | None:

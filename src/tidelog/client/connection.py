@@ -65,7 +65,9 @@ class Connection(asyncio.BufferedProtocol):
                     lambda: cls(address, client_id), host, port
                 )
         except TimeoutError:
-            raise NetworkException(f"{address} did not accept a connection in {timeout_s:g} s") from None
+            raise NetworkException(
+                f"{address} did not accept a connection in {timeout_s:g} s"
+            ) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise NetworkException(f"cannot connect to {address}: {reason}") from None
@@ -89,7 +91,9 @@ class Connection(asyncio.BufferedProtocol):
         lowest, highest = self._versions.get(key, (0, -1))
         version = min(highest, request.versions.last, AT_MOST.get(key, highest))
         if version < max(lowest, request.versions.first):
-            raise UnsupportedVersion(f"{self.address} and this client share no version of {request.__name__}")
+            raise UnsupportedVersion(
+                f"{self.address} and this client share no version of {request.__name__}"
+            )
         return version
 
     async def ask(self, request: Request, *, timeout_s: float, at_most: int = 32767) -> Response:
@@ -221,17 +225,15 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _learn_versions(self, timeout_s: float) -> None:
         key = ApiVersionsRequest.api_key
-        answer = None
+        answer = ApiVersionsResponse()
         for version in (ApiVersionsRequest.versions.last, 0):
             self._versions[key] = (version, version)
             request = ApiVersionsRequest(
                 client_software_name="tidelog", client_software_version=__version__
             )
-            answer = await self.ask(request, timeout_s=timeout_s)
-            assert isinstance(answer, ApiVersionsResponse)
+            answer = cast(ApiVersionsResponse, await self.ask(request, timeout_s=timeout_s))
             if answer.error_code == 0:
                 break
-        assert answer is not None
         if answer.error_code:
             raise error_of(answer.error_code)
         self._versions = {

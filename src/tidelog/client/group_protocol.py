@@ -77,7 +77,11 @@ def encode_subscription(subscription: Subscription, *, sticky: bool = False) -> 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
     """What a member wrote, whatever client it is."""
     message, _ = decode(ConsumerProtocolSubscription, data, 2, _version(data))
-    owned = {TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions}
+    owned = {
+        TopicPartition(each.topic, index)
+        for each in message.owned_partitions
+        for index in each.partitions
+    }
     generation = message.generation_id
     if not owned and message.user_data:
         owned, generation = _sticky_user_data(message.user_data)
@@ -112,7 +116,11 @@ def _sticky_user_data(data: bytes) -> tuple[set[TopicPartition], int]:
             found, _ = decode(_StickyUserData, data, 0, version)
         except ProtocolError:
             continue
-        owned = {TopicPartition(each.topic, index) for each in found.previous_assignment for index in each.partitions}
+        owned = {
+            TopicPartition(each.topic, index)
+            for each in found.previous_assignment
+            for index in each.partitions
+        }
         return owned, found.generation
     return set(), -1
 

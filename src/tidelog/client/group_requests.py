@@ -84,7 +84,10 @@ async def committed_offsets(
         group_id=group,
         topics=None
         if everything
-        else [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()],
+        else [
+            OffsetFetchRequestTopic(name=name, partition_indexes=each)
+            for name, each in topics.items()
+        ],
         groups=[
             OffsetFetchRequestGroup(
                 group_id=group,
@@ -101,7 +104,9 @@ async def committed_offsets(
     answer = cast(OffsetFetchResponse, await cluster.ask_coordinator(group, request))
     one = answer.groups[0] if answer.groups else answer
     if one.error_code:
-        raise error_of(one.error_code, f"offsets of group {group!r}: {error_of(one.error_code).text}")
+        raise error_of(
+            one.error_code, f"offsets of group {group!r}: {error_of(one.error_code).text}"
+        )
     found: dict[TopicPartition, CommittedOffset] = {}
     for topic_answer in one.topics:
         for part in topic_answer.partitions:

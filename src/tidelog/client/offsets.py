@@ -40,7 +40,10 @@ async def find_offsets(
         for tp in missing:
             by_node.setdefault((await cluster.leader(*tp)).node, []).append(tp)
         answers = await asyncio.gather(
-            *(_ask_node(cluster, node, {tp: times[tp] for tp in tps}, isolation) for node, tps in by_node.items())
+            *(
+                _ask_node(cluster, node, {tp: times[tp] for tp in tps}, isolation)
+                for node, tps in by_node.items()
+            )
         )
         failed: KafkaError | None = None
         for answer in answers:
@@ -57,7 +60,9 @@ async def find_offsets(
     return found
 
 
-async def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+async def end_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
     """The offsets that the next records will have."""
     found = await find_offsets(cluster, dict.fromkeys(partitions, LATEST))
     return {tp: each.offset for tp, each in found.items()}
@@ -76,7 +81,10 @@ async def _ask_node(
     answer = cast(ListOffsetsResponse, await cluster.ask(node, request))
     return {
         TopicPartition(topic.name, each.partition_index): (
-            error_of(each.error_code, f"offsets of {topic.name}-{each.partition_index}: {error_of(each.error_code)}")
+            error_of(
+                each.error_code,
+                f"offsets of {topic.name}-{each.partition_index}: {error_of(each.error_code)}",
+            )
             if each.error_code
             else FoundOffset(each.offset, each.timestamp)
         )

@@ -287,6 +287,10 @@ async def _done(batch: Batch) -> None:
     if batch.done:
         return
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    batch.when_done(lambda: loop.call_soon_threadsafe(lambda: future.done() or future.set_result(None)))
-    await future
+    done = asyncio.Event()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(done.set)
+
+    batch.when_done(wake)
+    await done.wait()

@@ -14,6 +14,7 @@ Absent: splitting a batch that a topic finds too large.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
@@ -84,10 +85,8 @@ class Sender:
         """Look again; from any thread."""
         if not self._woken:
             self._woken = True
-            try:
+            with suppress(RuntimeError):  # the loop is closed, and the batch has failed or will
                 self._loop.call_soon_threadsafe(self._wake.set)
-            except RuntimeError:
-                pass  # the loop is closed, and the batch has failed or will
 
     async def close(self) -> None:
         """Stop; batches that are not done fail."""
@@ -96,13 +95,16 @@ class Sender:
             task.cancel()
         await asyncio.gather(self._task, *self._background, return_exceptions=True)
         for batch in list(self._accumulator.pending):
-            self._finish(batch, error=NetworkException("the producer was closed before this was acknowledged"))
+            self._finish(
+                batch,
+                error=NetworkException("the producer was closed before this was acknowledged"),
+            )
 
     async def _run(self) -> None:
         while True:
             try:
                 until = self._drain()
-            except Exception:  # the task's root: a fault of ours must not stop all sending
+            except Exception:  # noqa: BLE001 - the task's root: a fault of ours must not stop all sending
                 _log.exception("sending failed in a way that was not expected")
                 until = self._clock.monotonic() + 1
             try:
@@ -145,7 +147,9 @@ class Sender:
                 self._refresh(queue.partition.topic)
                 continue
             node = leader.node
-            if self._in_flight.get(node, 0) >= self._settings.max_in_flight or not self._reachable(node, now):
+            if self._in_flight.get(node, 0) >= self._settings.max_in_flight or not self._reachable(
+                node, now
+            ):
                 continue
             size = len(queue.batches[0].data)
             if node in taken and sizes[node] + size > self._settings.max_request_size:
@@ -199,7 +203,9 @@ class Sender:
         batch.number(self._codec, self._producer_id, self._producer_epoch, sequence)
         queue.next_sequence = (sequence + batch.count) & _SEQUENCES
 
-    def _answered(self, node: int, batches: list[Batch], future: "asyncio.Future[Response]") -> None:
+    def _answered(
+        self, node: int, batches: list[Batch], future: "asyncio.Future[Response]"
+    ) -> None:
         self._in_flight[node] -= 1
         self.wake()
         if future.cancelled():
@@ -265,7 +271,7 @@ class Sender:
 
     def _pause(self, attempts: int) -> float:
         first, longest = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
-        return min(first * 2 ** min(attempts - 1, 20), longest) / 1000
+        return float(min(first << min(attempts - 1, 20), longest)) / 1000
 
     def _give_up(self, batch: Batch, error: Exception) -> None:
         if batch.base_sequence >= 0:
@@ -286,7 +292,7 @@ class Sender:
             batch.timestamps = [row[0] for row in batch.rows]
         try:
             batch.finish(base_offset, log_append_time, error)
-        except Exception:  # a user's callback; it must not harm the other batches
+        except Exception:  # noqa: BLE001 - a user's callback; it must not harm the other batches
             _log.exception("a delivery callback failed")
         self._accumulator.release(batch)
 
@@ -297,7 +303,9 @@ class Sender:
             limit = self._settings.delivery_timeout_ms
             self._give_up(
                 batch,
-                RequestTimedOut(f"not acknowledged by {batch.partition} within delivery.timeout.ms={limit}"),
+                RequestTimedOut(
+                    f"not acknowledged by {batch.partition} within delivery.timeout.ms={limit}"
+                ),
             )
 
     # What must be there before a batch can be sent.
@@ -317,8 +325,12 @@ class Sender:
             self._node_retry_at.pop(node, None)
         except KafkaError as error:
             _log.debug("broker %s cannot be reached: %s", node, error)
-            self._node_retry_at[node] = self._clock.monotonic() + self._settings.retry_backoff_ms / 1000
-            topics = {each.topic for each, queue in self._accumulator.queues.items() if queue.batches}
+            self._node_retry_at[node] = (
+                self._clock.monotonic() + self._settings.retry_backoff_ms / 1000
+            )
+            topics = {
+                each.topic for each, queue in self._accumulator.queues.items() if queue.batches
+            }
             for topic in topics:
                 self._refresh(topic)
 
@@ -347,7 +359,9 @@ class Sender:
         try:
             answer = await self._cluster.retrying(ask, self._settings.delivery_timeout_ms / 1000)
         except UnsupportedVersion:
-            self._abandon(UnsupportedVersion("the broker knows no producer ids; set enable_idempotence=False"))
+            self._abandon(
+                UnsupportedVersion("the broker knows no producer ids; set enable_idempotence=False")
+            )
         except TidelogError as error:
             self._abandon(error)
         else:
@@ -396,7 +410,9 @@ class Sender:
 def _has_earlier(queue: PartitionQueue, batch: Batch) -> bool:
     """Whether a batch with a lower sequence number is still to be settled."""
     before = [*queue.in_flight, *queue.batches]
-    return any(0 <= other.base_sequence < batch.base_sequence for other in before if other is not batch)
+    return any(
+        0 <= other.base_sequence < batch.base_sequence for other in before if other is not batch
+    )
 
 
 def _earlier(one: float | None, other: float) -> float:

@@ -28,9 +28,12 @@ class ClientSettings(Section):
     """What every client needs to find its brokers and to talk to them."""
 
     bootstrap_servers: tuple[str, ...] = setting(
-        "bootstrap.servers", doc="Addresses `host:port` of some brokers; the others are learnt from them."
+        "bootstrap.servers",
+        doc="Addresses `host:port` of some brokers; the others are learnt from them.",
     )
-    client_id: str = setting("client.id", "tidelog", doc="How the client calls itself to the brokers.")
+    client_id: str = setting(
+        "client.id", "tidelog", doc="How the client calls itself to the brokers."
+    )
     request_timeout_ms: int = setting(
         "request.timeout.ms", 30_000, doc="How long to wait for an answer.", check=at_least(1)
     )
@@ -100,7 +103,10 @@ class ProducerSettings(ClientSettings):
         check=at_least(0),
     )
     max_request_size: int = setting(
-        "max.request.size", 1_048_576, doc="Largest request, and so largest message.", check=at_least(1)
+        "max.request.size",
+        1_048_576,
+        doc="Largest request, and so largest message.",
+        check=at_least(1),
     )
     max_in_flight: int = setting(
         "max.in.flight.requests.per.connection",
@@ -150,7 +156,9 @@ class ProducerSettings(ClientSettings):
 class ConsumerSettings(ClientSettings):
     """What is read, from where, and with whom it is shared."""
 
-    group_id: str = setting("group.id", "", doc="The group that shares the partitions; none without.")
+    group_id: str = setting(
+        "group.id", "", doc="The group that shares the partitions; none without."
+    )
     group_instance_id: str = setting(
         "group.instance.id",
         "",
@@ -181,7 +189,9 @@ class ConsumerSettings(ClientSettings):
         "max.poll.records", 500, doc="What `poll` returns at most unless told.", check=at_least(1)
     )
     enable_auto_commit: bool = setting(
-        "enable.auto.commit", True, doc="Commit what has been consumed from time to time, and at the end."
+        "enable.auto.commit",
+        True,
+        doc="Commit what has been consumed from time to time, and at the end.",
     )
     auto_commit_interval_ms: int = setting(
         "auto.commit.interval.ms", 5_000, doc="How often.", check=at_least(1)
@@ -201,12 +211,17 @@ class ConsumerSettings(ClientSettings):
     fetch_min_bytes: int = setting(
         "fetch.min.bytes", 1, doc="The broker waits for so many bytes,", check=at_least(0)
     )
-    fetch_max_wait_ms: int = setting("fetch.max.wait.ms", 500, doc="but no longer than this.", check=at_least(0))
+    fetch_max_wait_ms: int = setting(
+        "fetch.max.wait.ms", 500, doc="but no longer than this.", check=at_least(0)
+    )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", 52_428_800, doc="Bytes of one answer, about.", check=at_least(1)
     )
     max_partition_fetch_bytes: int = setting(
-        "max.partition.fetch.bytes", 1_048_576, doc="Bytes of one partition in it.", check=at_least(1)
+        "max.partition.fetch.bytes",
+        1_048_576,
+        doc="Bytes of one partition in it.",
+        check=at_least(1),
     )
     prefetch_max_bytes: int = setting(
         "prefetch.max.bytes",
@@ -214,7 +229,9 @@ class ConsumerSettings(ClientSettings):
         doc="Bytes that are fetched ahead of the reader.  tidelog's own.",
         check=at_least(1),
     )
-    check_crcs: bool = setting("check.crcs", True, doc="Whether the checksum of each batch is verified.")
+    check_crcs: bool = setting(
+        "check.crcs", True, doc="Whether the checksum of each batch is verified."
+    )
 
     @property
     def reset(self) -> str:

@@ -1,7 +1,7 @@
 """SimpleConsumer: reads a partition from an offset that the caller keeps; no state but its connections.
 
-    with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
-        messages = consumer.fetch("orders", 0, offset=42, max_bytes=65_536)
+with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
+    messages = consumer.fetch("orders", 0, offset=42, max_bytes=65_536)
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,9 @@ class AsyncSimpleConsumer:
         """
         tp = TopicPartition(topic, partition)
         wanted = {time} | ({EARLIEST} if max_num_offsets > 1 else set())
-        found = {each: (await find_offsets(self._cluster, {tp: each}))[tp].offset for each in wanted}
+        found = {
+            each: (await find_offsets(self._cluster, {tp: each}))[tp].offset for each in wanted
+        }
         if found[time] < 0:  # nothing is that young: everything is before it
             found[time] = (await find_offsets(self._cluster, {tp: LATEST}))[tp].offset
         return sorted(set(found.values()), reverse=True)[:max_num_offsets]
@@ -105,11 +107,15 @@ def _only(cluster: Cluster, answer: FetchResponse, tp: TopicPartition, offset: i
         if found != tp:
             continue
         if data.error_code == OffsetOutOfRange.code:
-            raise OffsetOutOfRange(f"{tp} has no offset {offset}; offsets_before tells where it begins")
+            raise OffsetOutOfRange(
+                f"{tp} has no offset {offset}; offsets_before tells where it begins"
+            )
         if data.error_code:
             raise error_of(data.error_code, f"fetch from {tp}: {error_of(data.error_code)}")
         aborted = None
         if data.aborted_transactions is not None and data.last_stable_offset >= 0:
-            aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions)
+            aborted = tuple(
+                (each.producer_id, each.first_offset) for each in data.aborted_transactions
+            )
         return Chunk(tp, offset, memoryview(data.records or b""), aborted, data.high_watermark)
     raise error_of(-1, f"the broker's answer does not speak of {tp}")
