@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
-    from tidelog.client.consumer import Consumer
+    from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.message import Message
     from tidelog.client.producer import Producer
     from tidelog.client.simple import SimpleConsumer
@@ -20,7 +20,7 @@ __all__ = ["Admin", "Consumer", "Message", "Producer", "SimpleConsumer", "TopicP
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
-    "Consumer": "tidelog.client.consumer",
+    "Consumer": "tidelog.client.blocking_consumer",
     "Message": "tidelog.client.message",
     "Producer": "tidelog.client.producer",
     "SimpleConsumer": "tidelog.client.simple",

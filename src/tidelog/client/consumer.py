@@ -17,24 +17,20 @@ Absent: the group protocol of KIP-848, `read_arrow`.
 
 import asyncio
 import inspect
-import itertools
 import logging
 import re
-import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Collection,
     Iterable,
-    Iterator,
     Mapping,
 )
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tidelog.client.assignment import Assignment, PartitionState
-from tidelog.client.background import Blocking, blocking
 from tidelog.client.cluster import Cluster, note_group_error
 from tidelog.client.decoding import Deserializer, decode_chunk
 from tidelog.client.fetcher import Fetcher
@@ -42,8 +38,8 @@ from tidelog.client.group_requests import CommittedOffset, committed_offsets, of
 from tidelog.client.membership import Listener, Membership
 from tidelog.client.message import Message
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
+from tidelog.client.reader import Reader
 from tidelog.client.settings import ConsumerSettings, load
-from tidelog.client.streams import Stream, share_of
 from tidelog.client.subscription import Wish
 from tidelog.errors import KafkaError, SettingsError, TidelogError
 from tidelog.names import TopicPartition
@@ -81,7 +77,7 @@ class AsyncConsumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
         self.assignment.announce = self._ready.set
-        self.reader = Reader(self)
+        self.reader = Reader(self.assignment, self.decode)
         self.closed = False
         if topics is not None:
             self._subscribe(Wish.of(topics, None, ()))
@@ -259,11 +255,6 @@ class AsyncConsumer:
         if self.membership is not None:
             self.membership.polled()
 
-    def settle_all(self, states: Iterable[PartitionState]) -> None:
-        """The reader is done with what it had from these partitions."""
-        for state in states:
-            state.settled = state.position
-
     async def _poll_once(self, wanted: int) -> list[Message]:
         self.reader.settle()
         self.polled()
@@ -401,172 +392,3 @@ class AsyncConsumer:
                 "group.id is not set, so there is nothing to commit to; give the consumer one"
             )
         return self.settings.group_id
-
-
-class Reader:
-    """Takes messages out of an assignment; one for each thread that reads."""
-
-    def __init__(
-        self, consumer: AsyncConsumer, mine: Callable[[TopicPartition], bool] | None = None
-    ) -> None:
-        self._consumer = consumer
-        self._assignment = consumer.assignment
-        self._mine = mine
-        self._touched: list[PartitionState] = []
-
-    def settle(self) -> None:
-        """The caller is back: it is done with what it had."""
-        self._consumer.settle_all(self._touched)
-        self._touched.clear()
-
-    def check(self) -> None:
-        """Raise what went wrong in the background, once."""
-        error, self._assignment.error = self._assignment.error, None
-        if error is not None:
-            raise error
-
-    def next_state(self) -> PartitionState | None:
-        """A partition whose `messages` can be iterated."""
-        while (state := self._assignment.next_state(self._mine)) is not None:
-            if state.messages is not None or self._consumer.decode(state):
-                self._touched.append(state)
-                return state
-        return None
-
-    def take(self, wanted: int) -> list[Message]:
-        """Up to so many messages of what is there."""
-        found: list[Message] = []
-        while len(found) < wanted and (state := self.next_state()) is not None:
-            messages = state.messages
-            if messages is None:
-                continue
-            some = list(itertools.islice(messages, wanted - len(found)))
-            if some:
-                state.position = some[-1].offset + 1
-                found += some
-            if len(found) < wanted:
-                state.used_up()
-        return found
-
-
-class Consumer(Blocking[AsyncConsumer]):
-    """A consumer for threads.  One thread reads; others may seek, pause, commit and close."""
-
-    def __init__(
-        self,
-        config: Mapping[str, Any] | None = None,
-        *,
-        topics: Names = None,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
-        **options: Any,
-    ) -> None:
-        def make() -> AsyncConsumer:
-            return AsyncConsumer(
-                config,
-                topics=topics,
-                key_deserializer=key_deserializer,
-                value_deserializer=value_deserializer,
-                **options,
-            )
-
-        super().__init__(make, "tidelog-consumer")
-        self._assignment = self._core.assignment
-        self._assignment.announce = self._assignment.notify_threads
-        self._reader = self._core.reader
-
-    subscribe = blocking(AsyncConsumer.subscribe)
-    assign = blocking(AsyncConsumer.assign)
-    assigned = blocking(AsyncConsumer.assigned)
-    seek = blocking(AsyncConsumer.seek)
-    seek_to_beginning = blocking(AsyncConsumer.seek_to_beginning)
-    seek_to_end = blocking(AsyncConsumer.seek_to_end)
-    seek_to_time = blocking(AsyncConsumer.seek_to_time)
-    position = blocking(AsyncConsumer.position)
-    pause = blocking(AsyncConsumer.pause)
-    resume = blocking(AsyncConsumer.resume)
-    lag = blocking(AsyncConsumer.lag)
-    find_offsets = blocking(AsyncConsumer.find_offsets)
-    commit = blocking(AsyncConsumer.commit)
-    committed = blocking(AsyncConsumer.committed)
-
-    def poll(self, max_records: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """Up to `max_records` messages; waits at most `timeout` seconds for the first."""
-        wanted = max_records or self._core.settings.max_poll_records
-        until = time.monotonic() + timeout
-        while True:
-            state = self.wait(self._reader, until - time.monotonic())
-            if state is None:
-                return []
-            if found := self._reader.take(wanted):
-                return found
-
-    def __iter__(self) -> Iterator[Message]:
-        return self.iterate(self._reader)
-
-    def streams(self, topic: str, count: int = 1) -> list[Stream]:
-        """Subscribe to the topic and return `count` streams, each for a thread of its own.
-
-        The partitions are dealt out evenly; a message is in one stream only.
-        """
-        self.subscribe(topic)
-        return [
-            Stream(self, Reader(self._core, share_of(self._assignment, place, count)))
-            for place in range(count)
-        ]
-
-    def iterate(self, reader: Reader) -> Iterator[Message]:
-        """Messages without end; it ends only when the consumer is closed."""
-        assignment = self._assignment
-        while not assignment.closed:
-            state = self.wait(reader, None)
-            if state is None:
-                return
-            version = assignment.version
-            messages = state.messages
-            if messages is None:
-                continue
-            for message in messages:
-                state.position = message.offset + 1
-                yield message
-                if assignment.version != version:
-                    break
-            else:
-                if state.messages is messages:
-                    state.used_up()
-
-    def wait(self, reader: Reader, timeout_s: float | None) -> PartitionState | None:
-        """Block until a partition has messages for this reader; None when the time is over or the consumer closed."""
-        reader.settle()
-        assignment = self._assignment
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        while not assignment.closed:
-            seen = assignment.signals
-            self._core.polled()
-            self._answer_calls()
-            reader.check()
-            if (state := reader.next_state()) is not None:
-                return state
-            with assignment.ready:
-                left = _WAKE_S if until is None else min(_WAKE_S, until - time.monotonic())
-                if left <= 0:
-                    return None
-                if assignment.signals == seen:
-                    assignment.ready.wait(left)
-        return None
-
-    def _answer_calls(self) -> None:
-        calls = self._assignment.calls
-        while calls:
-            try:
-                call = calls.popleft()
-            except IndexError:
-                return  # another stream's thread was faster
-            try:
-                call.action()
-            finally:
-                call.done()
-
-
-_WAKE_S = 1.0
-"""A waiting reader looks up this often, so that it counts as alive (max.poll.interval.ms)."""

@@ -5,21 +5,17 @@ one partition.  Which stream has which follows the assignment when that changes.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from tidelog.client.assignment import Assignment
 from tidelog.client.message import Message
 from tidelog.names import TopicPartition
 
-if TYPE_CHECKING:
-    from tidelog.client.consumer import Consumer, Reader
-
 
 class Stream:
     """An iterator over messages that never ends by itself."""
 
-    def __init__(self, consumer: "Consumer", reader: "Reader") -> None:
-        self._messages = consumer.iterate(reader)
+    def __init__(self, messages: Iterator[Message]) -> None:
+        self._messages = messages
 
     def __iter__(self) -> Iterator[Message]:
         return self._messages
