@@ -89,7 +89,7 @@ class Assignment:
         self.signals = 0
         """Grows with everything that a waiting reader wants to know."""
         self.calls: deque[Call] = deque()
-        self.error: TidelogError | None = None
+        self._errors: dict[TopicPartition | None, TidelogError] = {}
         self.closed = False
 
     # For the reader.
@@ -123,12 +123,20 @@ class Assignment:
             self._course_changed()
         self.announce()
 
-    def fail(self, error: TidelogError) -> None:
-        """Have the reader raise this."""
+    def fail(self, error: TidelogError, tp: TopicPartition | None = None) -> None:
+        """Have the reader raise this; if it is about a partition, only as long as it is not sought elsewhere."""
         with self.lock:
-            self.error = error
+            self._errors[tp] = error
             self._course_changed()
         self.announce()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, once."""
+        with self.lock:
+            if not self._errors:
+                return
+            error = self._errors.pop(next(iter(self._errors)))
+        raise error
 
     def close(self) -> None:
         with self.lock:
@@ -251,6 +259,7 @@ class Assignment:
 
     def _drop(self, state: PartitionState) -> None:
         state.epoch += 1
+        self._errors.pop(state.partition, None)
         self.buffered_bytes -= sum(len(chunk.records) for chunk, _ in state.chunks)
         state.chunks.clear()
         state.messages = None

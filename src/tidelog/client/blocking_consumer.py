@@ -110,7 +110,7 @@ class Consumer(Blocking[AsyncConsumer]):
             seen = assignment.signals
             self._core.polled()
             self._answer_calls()
-            reader.check()
+            assignment.check()
             if (state := reader.next_state()) is not None:
                 return state
             with assignment.ready:

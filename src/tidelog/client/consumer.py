@@ -142,8 +142,7 @@ class AsyncConsumer:
         """The offset of the next message of this partition; waits until it is known."""
         state = self.assignment.state(TopicPartition(topic, partition))
         while state.position < 0:
-            if self.assignment.error is not None:
-                raise self.assignment.error
+            self.assignment.check()
             await asyncio.sleep(0.005)
         return state.position
 
@@ -266,7 +265,7 @@ class AsyncConsumer:
                     await result
             finally:
                 call.done()
-        self.reader.check()
+        self.assignment.check()
         return self.reader.take(wanted)
 
     def _subscribe(

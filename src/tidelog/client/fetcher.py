@@ -89,13 +89,15 @@ class Fetcher:
             if node in self._fetching or node in self._pausing:
                 continue
             self._fetching.add(node)
-            work = self._refresh(places) if node < 0 else self._fetch(node, places)
-            self._start(self._guarded(node, work))
+            self._start(self._supply(node, places))
 
-    async def _guarded(self, node: int, work: Coroutine[None, None, None]) -> None:
-        """Do it; after a failure leave this broker alone for a moment."""
+    async def _supply(self, node: int, places: dict[TopicPartition, tuple[int, int]]) -> None:
+        """Fetch these from the broker, or find out who leads them; after a failure leave it alone for a moment."""
         try:
-            await work
+            if node < 0:
+                await self._refresh(places)
+            else:
+                await self._fetch(node, places)
         except KafkaError as error:
             _log.debug("fetch from broker %s: %s", node, error)
             self._pause(node)
@@ -168,7 +170,8 @@ class Fetcher:
                 self.assignment.fail(
                     OffsetOutOfRange(
                         f"{tp} has no offset {offset}, and auto.offset.reset=none; seek, and resume it"
-                    )
+                    ),
+                    tp,
                 )
                 return
             _log.warning(
@@ -210,7 +213,9 @@ class Fetcher:
             await self._place_by_time(self.assignment.unplaced())
         except TidelogError as error:
             self.assignment.fail(error)
-            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+        try:
+            if self.assignment.unplaced():
+                await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
         finally:
             self._placing = False
 
@@ -236,7 +241,10 @@ class Fetcher:
             if tp in committed:
                 self.assignment.place(state, epoch, committed[tp])
             elif self._settings.reset == "none":
-                raise OffsetOutOfRange(f"nothing is committed for {tp}, and auto.offset.reset=none")
+                self.assignment.fail(
+                    OffsetOutOfRange(f"nothing is committed for {tp}, and auto.offset.reset=none"),
+                    tp,
+                )
             elif state.epoch == epoch:
                 state.sought = _time_of(self._settings.reset)
 

@@ -28,12 +28,6 @@ class Reader:
             state.settled = state.position
         self._touched.clear()
 
-    def check(self) -> None:
-        """Raise what went wrong in the background, once."""
-        error, self._assignment.error = self._assignment.error, None
-        if error is not None:
-            raise error
-
     def next_state(self) -> PartitionState | None:
         """A partition whose `messages` can be iterated."""
         while (state := self._assignment.next_state(self._mine)) is not None:
