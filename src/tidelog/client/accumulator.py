@@ -2,7 +2,7 @@
 
 Shared by the callers' threads, which append, and the loop, which takes batches away; one lock guards it.  Whoever fills
 a batch encodes it, outside the lock; a batch that is not full is taken, and encoded, by the loop when it has
-lingered.  Memory is counted in bytes of records from `append` until the batch is done.
+lingered.  Memory is reserved by open batches in steps, and given back when they are done.
 """
 
 import threading
@@ -15,9 +15,17 @@ from tidelog.client.settings import ProducerSettings
 from tidelog.clock import Clock
 from tidelog.errors import MessageTooLarge
 from tidelog.names import TopicPartition
+from tidelog.records import Codec
 
 _RECORD_OVERHEAD = 24
 """What a record takes beside its key and value, about."""
+
+_STEP_BYTES = 16 * 1024
+"""How much memory an open batch reserves at a time."""
+
+
+_LEVELS = {Codec.LZ4: 1, Codec.ZSTD: 1}
+"""Where a codec's default is made for storing once and reading often, a producer wants the fast end."""
 
 
 class BufferFull(Exception):
@@ -54,7 +62,11 @@ class Accumulator:
         self._clock = clock
         self._wake = wake
         self._codec = settings.codec
-        self._level = settings.compression_level if settings.compression_level >= 0 else None
+        self._level = (
+            _LEVELS.get(self._codec)
+            if settings.compression_level < 0
+            else settings.compression_level
+        )
         self._largest = settings.max_request_size
         self._batch_size = min(settings.batch_size, settings.max_request_size)
         self._limit = settings.buffer_memory
@@ -69,6 +81,22 @@ class Accumulator:
         self._stuck_to: dict[str, int] = {}
         self.pending: dict[Batch, None] = {}
         self.used_bytes = 0
+
+    def add_to_sticky(self, topic: str, timestamp: int, value: bytes) -> Delivery | None:
+        """Add a bare value to the topic's sticky batch; None if there is none with room.
+
+        The short way for what is sent most: `append` does the same for everything.
+        """
+        size = len(value) + _RECORD_OVERHEAD
+        with self.lock:
+            batch = self._sticky.get(topic)
+            if batch is None or batch.room < size:
+                return None
+            batch.room -= size
+            rows = batch.rows
+            index = len(rows)
+            rows.append((timestamp, None, value, ()))
+        return Delivery(batch, index)
 
     def append(
         self,
@@ -90,20 +118,16 @@ class Accumulator:
             size += sum(len(name) + len(data or b"") + 4 for name, data in headers)
         closed: list[Batch] = []
         with self.lock:
-            if self.used_bytes + size > self._limit:
-                self._check_fits(size)
-                raise BufferFull
             batch = (
                 self._sticky.get(topic) if partition is None else self._open.get((topic, partition))
             )
-            if batch is None or batch.bytes_estimated + size > self._batch_size:
+            if batch is None or (batch.room < size and not self._grow(batch, size)):
                 self._check_fits(size)
                 batch = self._turn_over(topic, partition, candidates, size, closed)
             rows = batch.rows
             index = len(rows)
             rows.append((timestamp, key, value, headers))
-            batch.bytes_estimated += size
-            self.used_bytes += size
+            batch.room -= size
         if closed or not index:
             for each in closed:
                 each.seal(self._codec, self._level)
@@ -143,7 +167,7 @@ class Accumulator:
         """The batch is done: its memory is free."""
         with self.lock:
             self.pending.pop(batch, None)
-            self.used_bytes -= batch.bytes_estimated
+            self.used_bytes -= batch.reserved
             self.room.notify_all()
 
     def _turn_over(
@@ -159,10 +183,14 @@ class Accumulator:
             self._stuck_to[topic] = partition
         place = TopicPartition(topic, partition)
         batch = self._open.get(place)
-        if batch is not None and batch.bytes_estimated + size > self._batch_size:
+        if batch is not None and batch.room < size and not self._grow(batch, size):
             self._close(batch, closed)
             batch = None
         if batch is None:
+            if self.used_bytes + size > self._limit:
+                for each in closed:  # they are closed all the same
+                    each.seal(self._codec, self._level)
+                raise BufferFull
             now = self._clock.monotonic()
             batch = Batch(place, now, now + self._delivery_s)
             if place not in self.queues:
@@ -170,9 +198,27 @@ class Accumulator:
             self.queues[place].batches.append(batch)
             self.pending[batch] = None
             self._open[place] = batch
+            self._reserve(batch, size)
         if sticks:
             self._sticky[topic] = batch
         return batch
+
+    def _grow(self, batch: Batch, size: int) -> bool:
+        """Reserve more memory for an open batch; False if it is full, or there is no more."""
+        if batch.reserved - batch.room + size > self._batch_size:
+            return False
+        if self.used_bytes + size > self._limit:
+            return False
+        self._reserve(batch, size - batch.room)
+        return True
+
+    def _reserve(self, batch: Batch, at_least: int) -> None:
+        """Give an open batch room in steps, so that most records need not be counted one by one."""
+        step = min(_STEP_BYTES, self._batch_size - batch.reserved, self._limit - self.used_bytes)
+        step = max(step, at_least)
+        batch.reserved += step
+        batch.room += step
+        self.used_bytes += step
 
     def _close(self, batch: Batch, closed: list[Batch]) -> None:
         self._forget_open(batch)

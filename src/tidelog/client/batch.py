@@ -39,7 +39,6 @@ class Batch:
         "base_offset",
         "base_sequence",
         "base_timestamp",
-        "bytes_estimated",
         "count",
         "data",
         "deadline",
@@ -49,6 +48,8 @@ class Batch:
         "max_timestamp",
         "opened_at",
         "partition",
+        "reserved",
+        "room",
         "rows",
         "sealed",
         "timestamps",
@@ -59,7 +60,9 @@ class Batch:
         self.opened_at = opened_at
         self.deadline = deadline
         self.rows: list[Row] = []
-        self.bytes_estimated = 0
+        # Invariant: 0 <= room <= reserved; the records take what lies between, about.
+        self.reserved = 0
+        self.room = 0
         # Set when it is sealed.
         self.sealed = False
         self.data = bytearray()

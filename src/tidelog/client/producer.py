@@ -55,7 +55,7 @@ class AsyncProducer:
         self.cluster = Cluster(self.settings, auto_create=True)
         self.accumulator = Accumulator(self.settings, self._clock, self._wake)
         self._sender = Sender(self.cluster, self.accumulator, self.settings, self._clock)
-        self._now_ms = self._clock.now_ms
+        self.now_ms = self._clock.now_ms
         self.closed = False
 
     async def send(
@@ -159,7 +159,7 @@ class AsyncProducer:
             topic,
             partition,
             info.candidates,
-            self._now_ms() if timestamp is None else timestamp,
+            self.now_ms() if timestamp is None else timestamp,
             key,
             value,
             headers,  # type: ignore[arg-type]  # a tuple by now, or empty
@@ -209,6 +209,9 @@ class Producer(Blocking[AsyncProducer]):
 
         super().__init__(make, "tidelog-producer")
         self._append = self._core.append
+        self._add = self._core.accumulator.add_to_sticky
+        self._now_ms = self._core.now_ms
+        self._plain = value_serializer is None and partitioner is None
 
     def send(
         self,
@@ -220,6 +223,16 @@ class Producer(Blocking[AsyncProducer]):
         partition: int | None = None,
     ) -> Delivery:
         """Queue a record; blocks only for metadata the first time, and for memory when there is none."""
+        if (
+            key is None
+            and partition is None
+            and self._plain
+            and not headers
+            and type(value) is bytes
+        ):
+            delivery = self._add(topic, self._now_ms() if timestamp is None else timestamp, value)
+            if delivery is not None:
+                return delivery
         try:
             return self._append(topic, value, key, headers, timestamp, partition)
         except (_MetadataMissing, BufferFull):
@@ -246,6 +259,7 @@ class Producer(Blocking[AsyncProducer]):
 
     def close(self) -> None:
         """Flush, then let go of the brokers; calling it again does nothing."""
+        self._plain = False  # so that `send` asks whether it is closed
         if not self._core.closed:
             self.flush()
         super().close()
