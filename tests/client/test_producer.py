@@ -81,6 +81,14 @@ def test_serializers_and_an_own_partitioner(bootstrap: str, topic: str) -> None:
     assert everything(bootstrap, topic, 2) == [b"2", b"5"]
 
 
+def test_a_set_of_messages_may_hold_nulls_and_fill_many_batches(bootstrap: str, topic: str) -> None:
+    sent = [b"x" * 100, None, b"", b"y" * 3000] * 50
+    with Producer(bootstrap_servers=bootstrap, batch_size=2000) as producer:
+        deliveries = producer.send_many(topic, iter(sent))
+    assert len(deliveries) == len(sent)
+    assert len({each.result()[:3] for each in deliveries}) == len(sent)
+
+
 def test_callbacks_and_threads(bootstrap: str, topic: str) -> None:
     done: list[int] = []
     with Producer(bootstrap_servers=bootstrap, linger_ms=1) as producer:

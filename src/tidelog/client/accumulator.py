@@ -7,7 +7,7 @@ lingered.  Memory is reserved by open batches in steps, and given back when they
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidelog.client.batch import Batch, Delivery
 from tidelog.client.partitioning import next_sticky
@@ -97,6 +97,29 @@ class Accumulator:
             index = len(rows)
             rows.append((timestamp, None, value, ()))
         return Delivery(batch, index)
+
+    def add_many_to_sticky(
+        self, topic: str, timestamp: int, values: Sequence[bytes], start: int
+    ) -> list[Delivery]:
+        """Add bare values from `start` on to the topic's sticky batch, as many as have room in it."""
+        with self.lock:
+            batch = self._sticky.get(topic)
+            if batch is None:
+                return []
+            rows, room = batch.rows, batch.room
+            first = len(rows)
+            for place in range(start, len(values)):
+                value = values[place]
+                if type(value) is not bytes:
+                    break
+                size = len(value) + _RECORD_OVERHEAD
+                if room < size:
+                    break
+                room -= size
+                rows.append((timestamp, None, value, ()))
+            batch.room = room
+            last = len(rows)
+        return [Delivery(batch, index) for index in range(first, last)]
 
     def append(
         self,

@@ -243,7 +243,16 @@ class Producer(Blocking[AsyncProducer]):
         self, topic: str, values: Iterable[Any], *, key: Any = None, partition: int | None = None
     ) -> list[Delivery]:
         """Queue a set of messages; they travel in one batch as far as they fit."""
-        return [self.send(topic, value, key, (), None, partition) for value in values]
+        if key is not None or partition is not None or not self._plain:
+            return [self.send(topic, value, key, (), None, partition) for value in values]
+        everything = values if isinstance(values, list | tuple) else list(values)
+        add_many = self._core.accumulator.add_many_to_sticky
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(everything):
+            some = add_many(topic, self._now_ms(), everything, len(deliveries))
+            # What has no room there, or is not plain bytes, goes the long way, which makes room.
+            deliveries += some or [self.send(topic, everything[len(deliveries)])]
+        return deliveries
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is settled; failures are told by the deliveries."""
