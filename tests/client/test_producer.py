@@ -1,5 +1,6 @@
 """The producer against a real broker."""
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -179,6 +180,20 @@ def test_errors_name_the_value_and_the_cure(bootstrap: str, topic: str) -> None:
         Producer(bootstrap_servers="localhost")
     with pytest.raises(SettingsError, match="at most 5"):
         Producer(bootstrap_servers=bootstrap, max_in_flight_requests_per_connection=6)
+
+
+def test_a_forked_child_is_told(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"x").result(10)
+        child = os.fork()
+        if not child:
+            try:
+                producer.send(topic, b"y")
+            except TidelogError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert producer.send(topic, b"z").result(10)
 
 
 def test_flush_leaves_nothing_behind(bootstrap: str, topic: str) -> None:

@@ -35,7 +35,7 @@ class BufferFull(Exception):
 class PartitionQueue:
     """The batches of one partition, oldest first; the last may be open."""
 
-    __slots__ = ("batches", "in_flight", "next_sequence", "partition", "retry_at")
+    __slots__ = ("_last_place", "batches", "in_flight", "next_sequence", "partition", "retry_at")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -43,15 +43,18 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.next_sequence = 0
         self.retry_at = 0.0
+        self._last_place = 0
+
+    def add(self, batch: Batch) -> None:
+        """Queue a new batch."""
+        self._last_place += 1
+        batch.place = self._last_place
+        self.batches.append(batch)
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch again, in its place by sequence."""
-        place = 0
-        for other in self.batches:
-            if other.base_sequence < 0 or other.base_sequence > batch.base_sequence >= 0:
-                break
-            place += 1
-        self.batches.insert(place if batch.base_sequence >= 0 else 0, batch)
+        """Queue a batch again, where it was."""
+        before = sum(other.place < batch.place for other in self.batches)
+        self.batches.insert(before, batch)
 
 
 class Accumulator:
@@ -218,7 +221,7 @@ class Accumulator:
             batch = Batch(place, now, now + self._delivery_s)
             if place not in self.queues:
                 self.queues[place] = PartitionQueue(place)
-            self.queues[place].batches.append(batch)
+            self.queues[place].add(batch)
             self.pending[batch] = None
             self._open[place] = batch
             self._reserve(batch, size)
