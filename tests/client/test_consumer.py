@@ -191,14 +191,19 @@ def test_a_group_shares_and_hands_over(
         )
         found = poll_until([one], lambda found: len(found) == 300)
         with Consumer(topics=topic, **options) as two:
-            poll_until([one, two], lambda _: len(two.assigned()) == 1 and len(one.assigned()) == 2)
+            poll_until(
+                [one, two],
+                lambda _: {len(one.assigned()), len(two.assigned())} == {1, 2},
+            )
             fill(bootstrap, topic, 300)
             more = poll_until([one, two], lambda found: len(found) >= 300)
         assert len(found) + len(more) == 600, "nothing twice, nothing lost"
         poll_until([one], lambda _: len(one.assigned()) == 3)
         one.commit()
         assert {each.offset for each in one.committed().values()} == {200}
-    assert events[:3] == [("assigned", 3), ("revoked", 3), ("assigned", 2)]
+    # Who of the two gets the larger share is a matter of their ids.
+    assert events[:2] == [("assigned", 3), ("revoked", 3)]
+    assert events[2] in [("assigned", 1), ("assigned", 2)]
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])

@@ -252,8 +252,11 @@ class Cluster:
             pause = min(2 * pause, self.settings.retry_backoff_max_ms / 1000)
 
     async def close(self) -> None:
-        for task in [*self._opening.values(), *self._refreshing.values()]:
+        """Close all connections, and give up those that are being opened."""
+        tasks = [*self._opening.values(), *self._refreshing.values()]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

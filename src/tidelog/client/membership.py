@@ -131,7 +131,6 @@ class Membership:
         pauses = iter(self._cluster.pauses())
         while True:
             try:
-                self._rejoin.clear()
                 await self._rebalance()
                 pauses = iter(self._cluster.pauses())
                 await self._stable()
@@ -161,6 +160,10 @@ class Membership:
         while again:
             if not self._cooperative:
                 await self._give_up(self._owned, frozenset())
+            # The join says that we are alive.  What heartbeats told until now is answered by it; were it
+            # remembered, this member would rejoin for nothing, and with it all others, without end.
+            self._stop_heart()
+            self._rejoin.clear()
             topics = await topics_of(self.wish, self._cluster)
             joined = await self._join(topics)
             try:
@@ -204,7 +207,6 @@ class Membership:
                 protocol_type=_PROTOCOL_TYPE,
                 protocols=protocols,
             )
-            self._stop_heart()  # the join itself says that we are alive
             answer = cast(
                 JoinGroupResponse,
                 await self._cluster.ask_coordinator(
