@@ -6,7 +6,7 @@
 #                 without those clients: make test PEERS=no
 #   make check    format, lint, types, layers
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
-#   make bench    every benchmark; each also runs by itself: .venv/bin/python benchmarks/broker.py
+#   make bench    every benchmark, see benchmarks/README.md; one of them: make bench BENCH=kernel ARGS="--seconds 0.1"
 #   make docs     write the generated reference pages again
 #   make clean    remove everything that the above have made, except ./data
 
@@ -14,6 +14,7 @@ PYTHON ?= python3
 ARGS ?=
 PEERS ?= yes
 FUZZ_SECONDS ?= 300
+BENCH ?= $(basename $(notdir $(wildcard benchmarks/*.py)))
 WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
@@ -41,7 +42,10 @@ check: .venv/dev
 peers: .peers/installed
 
 bench: .venv/dev
-	for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each $(ARGS) || exit 1; done
+	mkdir -p benchmarks/results
+	for each in $(BENCH); do echo "== $$each"; \
+	  $(BIN)/python -u benchmarks/$$each.py $(ARGS) > benchmarks/results/$$each.txt || exit 1; \
+	  cat benchmarks/results/$$each.txt; done
 
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py

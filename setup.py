@@ -60,6 +60,7 @@ class BuildAllOrNone(build_ext):
             self.warn(f"the kernel could not be compiled and will be interpreted, slower: {error}")
             for extension in self.extensions:
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            self.extensions.clear()  # nothing is there to be copied or packed
 
     def copy_file(self, source, target, *rest, **options):  # type: ignore[no-untyped-def]
         """Replace `target` at once: a process that has the old library mapped must not see it change."""

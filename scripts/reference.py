@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tidelog.broker import handlers
-from tidelog.broker.dispatch import collect
+from tidelog.broker.dispatch import Handlers
 from tidelog.broker.settings import SECTIONS
 from tidelog.settings import Declared, declared, text_of
 
@@ -57,11 +56,11 @@ def apis() -> Iterator[str]:
     )
     yield ""
     rows = []
-    for key, handler in sorted(collect(handlers).items()):
+    for handler in Handlers():
         told = "" if handler.advertised == handler.versions else str(handler.advertised)
         module = sys.modules[handler.run.__module__]
         purpose = _first_line(module.__doc__).partition(": ")[2]
-        rows.append((str(key), handler.name, str(handler.versions), told, purpose))
+        rows.append((str(handler.api_key), handler.name, str(handler.versions), told, purpose))
     yield from table(("key", "API", "versions", "told", "for"), rows)
 
 

@@ -17,6 +17,9 @@ NO_LEADER_EPOCH = LeaderEpoch(-1)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+CLUSTER_METADATA = "__cluster_metadata"
+"""Where Kafka's controller keeps its records, in a directory that looks like a partition's; no topic of ours."""
+
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 TOPIC_NAME_MAX = 249  # leaves room for "-<partition>" and ".<uuid>-delete" in a 255-byte file name

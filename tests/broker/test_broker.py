@@ -14,6 +14,7 @@ from tidelog.broker.settings import BrokerSettings
 from tidelog.errors import (
     InvalidRequest,
     InvalidTopicException,
+    KafkaStorageError,
     PolicyViolation,
     StartError,
     TopicAlreadyExists,
@@ -52,6 +53,11 @@ from tidelog.protocol.messages.incremental_alter_configs import (
 )
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
 from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -201,6 +207,32 @@ async def test_damaged_metadata_is_told_with_a_cure(tmp_path: Path, damage: str)
     with pytest.raises(StartError, match="restore it from a backup, or move"):
         async with running(tmp_path):
             pass
+
+
+async def test_a_directory_that_fails_at_the_start_takes_its_partitions_along(tmp_path: Path):
+    """They are offline, not begun anew on the other directory, and are back when it is."""
+    log_dirs = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    async with running(tmp_path, log_dirs=log_dirs) as server:
+        await server.create("orders", 4)
+    lost = {each.name for each in (tmp_path / "two").iterdir() if each.name.startswith("orders-")}
+    assert len(lost) == 2
+    (tmp_path / "two").rename(tmp_path / "away")
+    (tmp_path / "two").write_text("not a directory")
+    async with running(tmp_path, log_dirs=log_dirs) as server:
+        for index, error_code in enumerate(await _latest_offset_errors(server, "orders", 4)):
+            assert error_code == (KafkaStorageError.code if f"orders-{index}" in lost else 0)
+        assert (await server.create("more", 2)).error_code == 0
+    (tmp_path / "two").unlink()
+    (tmp_path / "away").rename(tmp_path / "two")
+    async with running(tmp_path, log_dirs=log_dirs) as server:
+        assert await _latest_offset_errors(server, "orders", 4) == [0] * 4
+
+
+async def _latest_offset_errors(server: Running, topic: str, partitions: int) -> list[int]:
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+    (answer,) = (await server.ask(request, 5)).topics
+    return [each.error_code for each in answer.partitions]
 
 
 # Metadata

@@ -86,6 +86,7 @@ async def test_an_assignment_is_kept(controller: Controller):
     [
         (NewTopic(name="a/b"), InvalidTopicException),
         (NewTopic(name=".."), InvalidTopicException),
+        (NewTopic(name="__cluster_metadata"), InvalidTopicException),
         (NewTopic(name="x" * 300), InvalidTopicException),
         (NewTopic(name="taken"), TopicAlreadyExists),
         (NewTopic(name="dotted_name"), InvalidTopicException),

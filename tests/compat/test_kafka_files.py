@@ -118,6 +118,8 @@ def of_kind(files: list[Path], *suffixes: str) -> list[Path]:
 
 class Written(NamedTuple):
     kafka: ApacheKafka
+    crashed: Path
+    """A copy of its directory, taken while it ran: what a kill would have left."""
     rows: list[Row]
     topic_id: str
     committed: int
@@ -125,28 +127,30 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A data directory of Apache Kafka, stopped in good order."""
+    """A data directory that Apache Kafka has written to."""
     jars()
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"))
     with kafka.running():
         create(kafka.bootstrap, "orders", {"retention.ms": "-1", "max.message.bytes": "2000000"})
         create(kafka.bootstrap, "table", {"cleanup.policy": "compact"})
-        create(kafka.bootstrap, "ours", {"retention.ms": "-1"})
+        for topic in ("stopped", "killed"):
+            create(kafka.bootstrap, topic, {"retention.ms": "-1"})
         write_all_codecs(kafka.bootstrap, "orders")
         write_transactions(kafka.bootstrap, "orders")
         write_all_codecs(kafka.bootstrap, "table", keys=10)
         commit(kafka.bootstrap, "accounting", "orders", 815)
         rows = read(kafka.bootstrap, "orders")
         topic_id = id_of(kafka.bootstrap, "orders")
-    return Written(kafka, rows, topic_id, 815)
+        crashed = kafka.directory / "crashed"
+        shutil.copytree(kafka.data, crashed)
+    return Written(kafka, crashed, rows, topic_id, 815)
 
 
 @pytest.mark.parametrize("ending", ["stopped", "killed"])
 def test_we_serve_a_directory_of_kafka(by_kafka: Written, tmp_path: Path, ending: str) -> None:
-    shutil.copytree(by_kafka.kafka.data, tmp_path / "data")
-    if ending == "killed":
-        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
-        (tmp_path / "data" / "recovery-point-offset-checkpoint").unlink()
+    found = by_kafka.kafka.data if ending == "stopped" else by_kafka.crashed
+    assert (found / ".kafka_cleanshutdown").exists() == (ending == "stopped")
+    shutil.copytree(found, tmp_path / "data")
     with LocalBroker(tmp_path, settings=SETTINGS) as broker:
         at = broker.bootstrap
         assert read(at, "orders") == by_kafka.rows
@@ -155,7 +159,7 @@ def test_we_serve_a_directory_of_kafka(by_kafka: Written, tmp_path: Path, ending
         assert committed(at, "accounting", "orders") == by_kafka.committed
         assert admin(at).list_topics().cluster_id == CLUSTER_ID
         topics = set(admin(at).list_topics().topics)
-        assert {"orders", "table", "ours", "__consumer_offsets"} <= topics
+        assert {"orders", "table", "__consumer_offsets"} <= topics
         assert "__cluster_metadata" not in topics
         assert config_of(at, "orders", "retention.ms") == "-1"
         assert config_of(at, "table", "cleanup.policy") == "compact"
@@ -196,30 +200,37 @@ def test_producers_are_known_from_kafkas_snapshot(by_kafka: Written, tmp_path: P
 # ---------------------------------------------------------------- (d) Kafka serves our segments
 
 
-@pytest.mark.parametrize("ending", ["stopped", "killed"])
-def test_kafka_serves_our_segments(by_kafka: Written, tmp_path: Path, ending: str) -> None:
+def test_kafka_serves_our_segments(by_kafka: Written, tmp_path: Path) -> None:
+    """Of a broker that was stopped, and of one that was killed."""
+    rows: dict[str, list[Row]] = {}
     with LocalBroker(tmp_path, settings=SETTINGS) as broker:
-        create(broker.bootstrap, "ours")
-        write_all_codecs(broker.bootstrap, "ours")
-        rows = read(broker.bootstrap, "ours")
-        broker.stop() if ending == "stopped" else broker.kill()
+        for topic in ("stopped", "killed"):
+            create(broker.bootstrap, topic)
+            write_all_codecs(broker.bootstrap, topic)
+            rows[topic] = read(broker.bootstrap, topic)
+        shutil.copytree(broker.data / "killed-0", tmp_path / "as-killed")
     kafka = by_kafka.kafka
-    theirs = kafka.data / "ours-0"
+    replace_segments(kafka.data / "stopped-0", broker.data / "stopped-0")
+    replace_segments(kafka.data / "killed-0", tmp_path / "as-killed")
+    (kafka.data / ".kafka_cleanshutdown").unlink()
+    with kafka.running():
+        for topic, expected in rows.items():
+            assert read(kafka.bootstrap, topic) == expected
+            last = write(kafka.bootstrap, topic, [(b"key", b"by Kafka")])
+            assert last == expected[-1].offset + 1
+    assert not kafka.complaints("stopped")
+    # We write the last index when the segment is closed; Kafka rebuilds what it misses.
+    assert all("rebuilding index files" in each for each in kafka.complaints("killed"))
+
+
+def replace_segments(theirs: Path, ours: Path) -> None:
+    """Give a partition of Kafka our files; the topic's id stays."""
     for each in theirs.iterdir():
         if each.name != "partition.metadata":
             each.unlink()
-    for each in (tmp_path / "data" / "ours-0").iterdir():
+    for each in ours.iterdir():
         if each.name != "partition.metadata":
             shutil.copy(each, theirs)
-    (kafka.data / ".kafka_cleanshutdown").unlink()
-    with kafka.running():
-        assert read(kafka.bootstrap, "ours") == rows
-        assert write(kafka.bootstrap, "ours", [(b"key", b"by Kafka")]) == rows[-1].offset + 1
-    complaints = kafka.complaints("ours")
-    if ending == "killed":
-        # We write the last index when the segment is closed; Kafka rebuilds what it misses.
-        complaints = [each for each in complaints if "rebuilding index files" not in each]
-    assert not complaints
 
 
 # ---------------------------------------------------------------- clients

@@ -229,3 +229,26 @@ async def test_restart_keeps_generation_members_and_assignment(world):
     await world.beat(member_id, generation, instance="i1")
     world.pass_ms(10_001)
     assert world.shard.groups["g"].state is GroupState.EMPTY
+
+
+async def test_a_rebalance_timeout_of_zero_is_not_a_busy_loop(world):
+    first = await world.join(instance="i", rebalance_ms=0, version=5, session_ms=20_000)
+    second = await world.join(instance="k", rebalance_ms=0, version=5, session_ms=10_000)
+    world.timers.run_due()
+    generation = first.answer.generation_id
+    leader = first.answer.leader
+    await world.sync(leader, generation, {leader: b"all"})
+    other = ({first.answer.member_id, second.answer.member_id} - {leader}).pop()
+    await world.sync(other, generation)
+    runs = 0
+    run_due = world.timers.run_due
+
+    def counted():
+        nonlocal runs
+        runs += 1
+        assert runs < 1000
+        return run_due()
+
+    world.timers.run_due = counted
+    world.pass_ms(15_000)  # the second is silent, and the first does not come back
+    assert set(world.shard.groups["g"].members) == {first.answer.member_id}

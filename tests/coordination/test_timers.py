@@ -70,3 +70,19 @@ def test_moved_timers_do_not_pile_up():
         timers.schedule("a", 1000, lambda: None)
     assert len(timers) == 1
     assert len(timers._heap) < 2000
+
+
+def test_a_timer_that_renews_itself_does_not_hold_the_loop():
+    clock, seen = ManualClock(), []
+    timers = Timers(clock)
+
+    def renew():
+        seen.append("again")
+        timers.schedule("a", 0, renew)
+
+    timers.schedule("a", 100, renew)
+    timers.schedule("b", 100, lambda: seen.append("b"))
+    clock.advance(100)
+    assert timers.run_due() == 2
+    assert seen == ["again", "b"]
+    assert timers.run_due() == 1

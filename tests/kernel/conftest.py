@@ -6,12 +6,8 @@ import sys
 from types import ModuleType
 
 import pytest
-from hypothesis import settings
 
 import tidelog.kernel
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 def load_pure() -> ModuleType:

@@ -261,3 +261,35 @@ async def test_a_want_of_descriptors_passes(manager, bench):
     await Flusher().flush(log, 6)
     assert log.recovery_point == 6
     assert len(bench.values(log)) == 6
+
+
+async def test_an_append_of_a_new_epoch_waits_for_no_disk(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    log = manager(files=files).get_or_create(A, None)
+    files.points.clear()
+    bench.append(log, [b"x"], epoch=7)
+    assert not [each for each in files.points if "sync" in each.action]
+    await Flusher().flush(log, 1)
+    synced = {os.path.basename(each.path) for each in files.points if each.action == "sync"}
+    assert "leader-epoch-checkpoint" in synced
+
+
+def test_epochs_that_recovery_found_are_written_down(manager, bench, tmp_path):
+    logs = manager()
+    log = logs.get_or_create(A, None)
+    bench.append(log, [b"x"], epoch=7)
+    (tmp_path / "data" / str(A) / "leader-epoch-checkpoint").unlink()
+    logs.release()
+    manager()
+    text = (tmp_path / "data" / str(A) / "leader-epoch-checkpoint").read_text()
+    assert text == "0\n1\n7 0\n"
+
+
+def test_many_logs_are_closed_together(manager, bench):
+    logs = manager()
+    for index in range(100):
+        bench.append(logs.get_or_create(TopicPartition("t", index), None, sync=False), [b"x"])
+    assert logs.close()
+    again = manager()
+    assert all(each.clean for each in again.directories)
+    assert {each.log_end_offset for each in again} == {1}

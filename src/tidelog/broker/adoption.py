@@ -20,6 +20,7 @@ from tidelog.cluster.metadata import (
     TopicRecord,
 )
 from tidelog.errors import ProtocolError, SettingsError, StartError
+from tidelog.names import CLUSTER_METADATA
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files
 from tidelog.storage.log import Log
@@ -79,7 +80,7 @@ def metadata_of_kafka(files: Files, directories: Sequence[str]) -> "KafkaMetadat
 
     To go on without would apply the broker's retention to topics that were to be kept.
     """
-    from tidelog.broker.kafka_metadata import CLUSTER_METADATA, read_kafka_metadata
+    from tidelog.broker.kafka_metadata import read_kafka_metadata
 
     for directory in directories:
         path = os.path.join(directory, f"{CLUSTER_METADATA}-0")

@@ -48,7 +48,7 @@ from tidelog.cluster.metadata import (
     topic_id_text,
 )
 from tidelog.cluster.partition import Partitions
-from tidelog.cluster.tail import Tail, difference
+from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
@@ -167,7 +167,7 @@ class Broker:
         )
         services = self._make_services(tail, logs, partitions, controller)
         await controller.submit(lambda image: (self._first_records(image, logs), None))
-        replicas.apply(tail.image, difference(Image(), tail.image))
+        replicas.resume(tail.image)
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
         tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)

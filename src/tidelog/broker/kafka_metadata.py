@@ -21,8 +21,6 @@ from tidelog.protocol.schema import Message, field, int8, int32, int64, string, 
 from tidelog.records.batch import HEADER_BYTES, BatchHeader, parse_header, read_records
 from tidelog.storage.files import Files
 
-CLUSTER_METADATA = "__cluster_metadata"
-
 _FRAME_VERSION = 1
 _TOPIC_RESOURCE = 2
 _NO_ID = UUID(int=0)

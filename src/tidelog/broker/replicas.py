@@ -38,6 +38,27 @@ class Replicas:
         self._log_defaults = log_defaults
         logs.on_offline = self._went_offline
 
+    def resume(self, image: Image) -> None:
+        """At the start: lead what `image` says, with the logs that were found.
+
+        A log that was not found may lie on a directory that failed.  Then it is offline: to begin it anew elsewhere would
+        hide its records, and would leave two of it when the directory comes back.
+        """
+        failure = next((each.failure for each in self._logs.directories if each.failure), None)
+        for topic in image.topics.values():
+            ours = [
+                i for i, each in enumerate(topic.partitions) if self._broker_id in each.replicas
+            ]
+            missing = [i for i in ours if TopicPartition(topic.name, i) not in self._logs]
+            if missing and failure is None:
+                log.warning(
+                    "topic %s: partitions %s have no log and begin empty", topic.name, missing
+                )
+            for index in missing if failure else ():
+                self._partitions.set_offline(topic.name, index, failure)
+            self._host(image, topic, [i for i in ours if not failure or i not in missing])
+        self._logs.sync_directories()
+
     async def prepare(self, image: Image, delta: Delta) -> None:
         """Make the logs that `image` will need: thousands take seconds, in which others are to be served."""
         wanted = []

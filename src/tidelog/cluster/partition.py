@@ -322,6 +322,8 @@ class Partitions:
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._by_place: dict[bytes, Partition] = {}
         self._known_ids: dict[bytes, str] = {}
+        self._led: dict[bytes, int] = {}
+        """How many partitions of a topic are here, by its id."""
         self._offline: dict[tuple[str, int], KafkaError] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -335,6 +337,8 @@ class Partitions:
         key = (partition.topic, partition.index)
         topic_id = partition.topic_id.bytes
         self._by_name[key] = partition
+        if (topic_id, partition.index) not in self._by_id:
+            self._led[topic_id] = self._led.get(topic_id, 0) + 1
         self._by_id[topic_id, partition.index] = partition
         self._by_place[_place(partition)] = partition
         self._known_ids[topic_id] = partition.topic
@@ -349,8 +353,9 @@ class Partitions:
         topic_id = partition.topic_id.bytes
         del self._by_id[topic_id, index]
         del self._by_place[_place(partition)]
-        if not any(key[0] == topic_id for key in self._by_id):
-            del self._known_ids[topic_id]
+        self._led[topic_id] -= 1
+        if not self._led[topic_id]:
+            del self._led[topic_id], self._known_ids[topic_id]
         partition.stop(error or UnknownTopicOrPartition())
 
     def set_offline(self, topic: str, index: int, error: KafkaError | None = None) -> None:

@@ -28,7 +28,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.names import check_topic_name
+from tidelog.names import CLUSTER_METADATA, check_topic_name
 
 DEFAULT = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -150,6 +150,8 @@ def grow(
 
 def _check_new_name(name: str, image: Image, folded: Mapping[str, str]) -> None:
     check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise InvalidTopicException(f"{name!r} is the name of Kafka's own metadata log")
     if name in image.topics:
         raise TopicAlreadyExists(f"topic {name!r} already exists")
     # Kafka's metrics fold '.' into '_', so two such names would be counted as one.

@@ -76,14 +76,19 @@ class Timers:
         return max(0.0, (self._heap[0][0] - self._clock.monotonic()) * 1000)
 
     def run_due(self) -> int:
-        """Run what is due, in order of time; returns how many actions ran."""
+        """Run what is due, in order of time; returns how many actions ran.
+
+        What the actions themselves schedule has to wait for the next call, be it due at once: a timer that renews
+        itself cannot hold the loop.
+        """
         self._wake = None
         ran = 0
         now = self._clock.monotonic()
+        newest = self._tickets
         try:
             while True:
                 self._skip_dead()
-                if not self._heap or self._heap[0][0] > now:
+                if not self._heap or self._heap[0][0] > now or self._heap[0][1] > newest:
                     return ran
                 _, _, key = heapq.heappop(self._heap)
                 _, action = self._live.pop(key)

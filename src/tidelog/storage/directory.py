@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from tidelog.errors import KafkaStorageError, StartError
-from tidelog.names import TopicPartition
+from tidelog.names import CLUSTER_METADATA, TopicPartition
 from tidelog.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -37,8 +37,6 @@ DELETE_SUFFIX = "-delete"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FILE_NAME_MAX = 255
-_KAFKAS_OWN = "__cluster_metadata"
-"""The topic in which Kafka's controller keeps its records; it is no partition of ours, and nobody may fetch from it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -88,7 +86,7 @@ class LogDirectory:
         found = {}
         for name in self._files.directories(self.path):
             match = _LOG_NAME.fullmatch(name)
-            if match and match["topic"] != _KAFKAS_OWN and not name.endswith(DELETE_SUFFIX):
+            if match and match["topic"] != CLUSTER_METADATA and not name.endswith(DELETE_SUFFIX):
                 found[TopicPartition(match["topic"], int(match["partition"]))] = name
         return found
 
@@ -169,7 +167,7 @@ class LogDirectory:
         if found_id is not None and found_id != wanted["broker.id"]:
             raise StartError(
                 f"{self.path} belongs to broker {found_id}, this is broker {broker_id}: "
-                "use the directory of this broker, or set broker.id"
+                f"use the directory of this broker, or start with -X node.id={found_id}"
             )
         if found.get("cluster.id", cluster_id) != cluster_id:
             raise StartError(

@@ -21,21 +21,26 @@ UNDEFINED = -1
 class LeaderEpochs:
     """The epochs of one log.  Invariant: epochs and start offsets grow from entry to entry."""
 
-    __slots__ = ("_epochs", "_files", "_path", "_starts", "latest")
+    __slots__ = ("_epochs", "_files", "_starts", "latest", "path", "unsaved", "unsynced")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
-        self._path = os.path.join(directory, LEADER_EPOCHS)
+        self.path = os.path.join(directory, LEADER_EPOCHS)
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED
         """The newest epoch that has records, or is about to; -1 when there is none."""
+        self.unsaved = False
+        """Recovery has found what the file does not hold."""
+        self.unsynced = False
+        """The file was written, and the log's next flush has to sync it: what lies past the recovery point is found again
+        in the log, so an append need not wait for the disk."""
 
     def load(self) -> None:
         """Read the checkpoint; `MalformedCheckpoint` when it cannot be used."""
-        entries = read_epochs(self._files, self._path)
+        entries = read_epochs(self._files, self.path)
         if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
-            raise MalformedCheckpoint(f"{self._path}: epochs and offsets do not grow")
+            raise MalformedCheckpoint(f"{self.path}: epochs and offsets do not grow")
         self._set(entries)
 
     def entries(self) -> list[tuple[int, int]]:
@@ -51,6 +56,8 @@ class LeaderEpochs:
         self._set([*kept, (epoch, start_offset)])
         if save:
             self.save()
+        else:
+            self.unsaved = True
 
     def forget(self, epoch: int) -> None:
         """The newest epoch could not be written down, so it has not begun."""
@@ -97,10 +104,12 @@ class LeaderEpochs:
             self.save()
 
     def moved_to(self, directory: str) -> None:
-        self._path = os.path.join(directory, LEADER_EPOCHS)
+        self.path = os.path.join(directory, LEADER_EPOCHS)
 
     def save(self) -> None:
-        write_epochs(self._files, self._path, self.entries())
+        """Write the file; the log's next flush syncs it."""
+        write_epochs(self._files, self.path, self.entries(), sync=False)
+        self.unsaved, self.unsynced = False, True
 
     def _set(self, entries: list[tuple[int, int]]) -> None:
         self._epochs = [epoch for epoch, _ in entries]

@@ -35,6 +35,9 @@ class Flush:
         self._file = log.segments[-1].file()
         self._closed = [each for each in log.segments[:-1] if not each.synced]
         self._snapshots, producers.unsynced = producers.unsynced, []
+        if log.epochs.unsynced:
+            self._snapshots.append(log.epochs.path)
+            log.epochs.unsynced, log.directory_changed = False, True
         self._directory = log.directory if log.directory_changed else None
         log.directory_changed = False
         self._truncations = log.truncations

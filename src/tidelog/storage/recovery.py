@@ -7,11 +7,13 @@ After a clean stop nothing is scanned: the recovery point is the log's end.
 
 import logging
 import os
+import struct
+import zlib
 from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
-from tidelog.errors import CorruptMessage
-from tidelog.records.batch import HEADER_BYTES, parse_header
+from tidelog.errors import CorruptMessage, StartError
+from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
@@ -29,6 +31,8 @@ from tidelog.storage.segment import (
     Segment,
     file_name,
 )
+
+_OLD_HEAD = struct.Struct(">8xiIb")
 
 _logger = logging.getLogger(__name__)
 
@@ -111,6 +115,8 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     log_start = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
+    if epochs.unsaved:
+        epochs.save()
     producers.drop_strays([each.base_offset for each in segments], log_end)
     return Loaded(
         segments=segments,
@@ -278,10 +284,11 @@ def _recover_segment(
     scanned: _Scanned,
 ) -> tuple[int, str]:
     """Rebuild what belongs to the segment and cut its bad end: (end offset, what was wrong)."""
+    segment.set_times(-1, -1, segment.base_offset)
+    _refuse_old_format(segment)
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.txn_index.reset()
-    segment.set_times(-1, -1, segment.base_offset)
     builder, tail, end = _IndexBuilder(segment), Tail(), expected
     tell_at = scanned.at(0)
     for batch in scan(segment, tail):
@@ -308,6 +315,22 @@ def _recover_segment(
     segment.release()
     producers.state.end_offset = end
     return end, tail.reason
+
+
+def _refuse_old_format(segment: Segment) -> None:
+    """Messages of Kafka before 0.11 are not damaged, only unreadable here: they must not be cut off."""
+    # | offset int64 | length int32 | crc32 uint32 of what follows | magic int8 | …
+    head = segment.file().pread(_OLD_HEAD.size, 0)
+    if len(head) < _OLD_HEAD.size:
+        return
+    length, crc, magic = _OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or not 4 < length <= segment.size - LOG_OVERHEAD:
+        return
+    if zlib.crc32(segment.file().pread(length - 4, LOG_OVERHEAD + 4)) == crc:
+        raise StartError(
+            f"{segment.path} holds messages in the format of Kafka before 0.11, which tidelog does not read: "
+            f"move {segment.directory} away, or copy the topic within Kafka first"
+        )
 
 
 def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:

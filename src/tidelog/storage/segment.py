@@ -303,6 +303,8 @@ class Segment:
 
     def _walk(self, position: int, offset: int) -> Step | None:
         """The same; `CorruptIndex` if what led to `position` was wrong."""
+        if position < 0:
+            raise CorruptIndex(f"{self.offset_index.path} points to {position}")
         window, start = b"", position
         file = self.file()
         while position + _STEP.size <= self.size:

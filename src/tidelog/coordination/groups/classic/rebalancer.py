@@ -23,6 +23,9 @@ from tidelog.errors import KafkaError, RebalanceInProgress, UnknownMemberId
 
 log = logging.getLogger(__name__)
 
+_LEAST_WAIT_MS = 100
+"""Between two looks whether a static member has come back, though its rebalance timeout be 0."""
+
 Step = Decision[Change, None]
 
 
@@ -92,7 +95,8 @@ class Rebalancer:
                 self._env.timers.cancel(session_timer(group, member_id))
                 group.remove(member_id)
         if group.members and not group.elect_joined_leader():
-            self._at(group, join_timer(group), group.rebalance_timeout_ms, self._complete_join)
+            again_ms = max(group.rebalance_timeout_ms, _LEAST_WAIT_MS)
+            self._at(group, join_timer(group), again_ms, self._complete_join)
             return
         self._env.timers.cancel(join_timer(group))
         now_ms = self._env.clock.now_ms()
