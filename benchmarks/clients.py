@@ -4,7 +4,9 @@
 
 Each round runs every client once, so that a busy moment of the machine meets all of them; the best round counts.
 Producing is `send` (its like) in a loop, then a flush; consuming is iteration (its like) over records that are there.
-`acks=all`, no idempotence for kafka-python where it is off by default; otherwise everybody's defaults but for the codec.
+All wait for `acks=all` and otherwise have their own defaults, batch size, linger and idempotence included, which differ.
+The time includes connecting, and slower clients are given fewer records, so connecting weighs more on them, and on all
+of them in short runs: use --seconds 5 or more before believing a ratio.
 The machine is shared and noisy: believe ratios, and repeat.
 """
 
