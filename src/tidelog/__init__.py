@@ -1,3 +1,36 @@
-"""tidelog: a distributed log that speaks Kafka's wire protocol."""
+"""tidelog: a distributed log that speaks Kafka's wire protocol.
+
+`Producer`, `Consumer`, `SimpleConsumer` and `Admin` are the blocking clients; `tidelog.aio` has them for asyncio.
+They are imported when first used, so that importing the package costs nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+    from tidelog.client.blocking_consumer import Consumer
+    from tidelog.client.message import Message
+    from tidelog.client.producer import Producer
+    from tidelog.client.simple import SimpleConsumer
+    from tidelog.names import TopicPartition
 
 __version__ = "0.1.0"
+
+__all__ = ["Admin", "Consumer", "Message", "Producer", "SimpleConsumer", "TopicPartition"]
+
+_HOMES = {
+    "Admin": "tidelog.client.admin",
+    "Consumer": "tidelog.client.blocking_consumer",
+    "Message": "tidelog.client.message",
+    "Producer": "tidelog.client.producer",
+    "SimpleConsumer": "tidelog.client.simple",
+    "TopicPartition": "tidelog.names",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -30,6 +30,7 @@ if os.environ.get("TIDELOG_PURE", "") not in ("", "0"):
 from tidelog.kernel import batches as _batches
 from tidelog.kernel.batches import check_batch, scan_batches, stamp_batch
 from tidelog.kernel.checksum import crc32c
+from tidelog.kernel.hashing import murmur2
 from tidelog.kernel.indexes import find_floor
 from tidelog.kernel.records import (
     decode_records,
@@ -54,6 +55,7 @@ __all__ = [
     "encode_records",
     "find_floor",
     "first_without_key",
+    "murmur2",
     "read_uvarint",
     "read_varint",
     "scan_batches",

@@ -1,0 +1,389 @@
+"""Administration: topics, configs, groups, offsets, records, the cluster.
+
+    with Admin(bootstrap_servers="localhost:9092") as admin:
+        admin.create_topics({"orders": 12}, configs={"retention.ms": "3600000"})
+
+What fails for one item raises that item's error, with its name; what fails for a passing reason is tried again.
+Absent: ACLs, quotas, SCRAM users, reassignments, transactions, delegation tokens.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, cast
+from uuid import UUID
+
+from tidelog.client.background import Blocking, blocking
+from tidelog.client.cluster import Cluster, UnknownTopic
+from tidelog.client.groups import AsyncGroups
+from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
+from tidelog.client.settings import ClientSettings, load
+from tidelog.errors import UnknownTopicOrPartition, error_of
+from tidelog.names import TopicPartition
+from tidelog.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog.protocol.schema import Request, Response
+
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition: who leads it, who has it, who has all of it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic and its partitions in order."""
+
+    name: str
+    id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic or broker; the value is None where it is secret."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """One broker and its address."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster: its id, its controller, its brokers."""
+
+    id: str | None
+    controller: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+class AsyncAdmin(AsyncGroups):
+    """Administration on the running loop."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+        self.settings = load(ClientSettings, config, options)
+        super().__init__(Cluster(self.settings))
+
+    # Topics.
+
+    async def create_topics(
+        self,
+        topics: Mapping[str, int] | Iterable[str],
+        *,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Create topics, given with their number of partitions or by name alone; -1 leaves a number to the broker."""
+        counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, -1)
+        wanted = [
+            CreatableTopic(
+                name=name,
+                num_partitions=count,
+                replication_factor=replication_factor,
+                configs=[
+                    CreatableTopicConfig(name=key, value=value)
+                    for key, value in (configs or {}).items()
+                ],
+            )
+            for name, count in counts.items()
+        ]
+        request = CreateTopicsRequest(
+            topics=wanted, timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only
+        )
+
+        def check(response: Response) -> None:
+            for each in cast(CreateTopicsResponse, response).topics:
+                _raise(each.error_code, f"topic {each.name!r}", each.error_message)
+
+        await self._at_controller(request, check)
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics with all their records."""
+        names = list(topics)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in names],
+            topic_names=names,
+            timeout_ms=self.settings.request_timeout_ms,
+        )
+
+        def check(response: Response) -> None:
+            for each in cast(DeleteTopicsResponse, response).responses:
+                _raise(each.error_code, f"topic {each.name!r}", each.error_message)
+
+        await self._at_controller(request, check)
+        for name in names:
+            self._cluster.topics.pop(name, None)
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        """Give the topic more partitions, `total` in all."""
+        wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
+        request = CreatePartitionsRequest(
+            topics=[wanted], timeout_ms=self.settings.request_timeout_ms
+        )
+
+        def check(response: Response) -> None:
+            for each in cast(CreatePartitionsResponse, response).results:
+                _raise(each.error_code, f"topic {each.name!r}", each.error_message)
+
+        await self._at_controller(request, check)
+        self._cluster.topics.pop(topic, None)
+
+    async def list_topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics, in order."""
+        answer = await self._cluster.retrying(lambda: self._cluster.refresh(None))
+        return sorted(
+            each.name for each in answer.topics if each.name and (internal or not each.is_internal)
+        )
+
+    async def describe_topics(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
+        """What the metadata say of these topics."""
+        names = list(topics)
+        answer = await self._cluster.retrying(lambda: self._cluster.refresh(names))
+        found: dict[str, TopicDescription] = {}
+        for each in answer.topics:
+            _raise(each.error_code, f"topic {each.name!r}", None)
+            partitions = tuple(
+                PartitionDescription(
+                    part.partition_index,
+                    part.leader_id,
+                    part.leader_epoch,
+                    tuple(part.replica_nodes),
+                    tuple(part.isr_nodes),
+                )
+                for part in sorted(each.partitions, key=lambda part: part.partition_index)
+            )
+            name = each.name or ""
+            found[name] = TopicDescription(name, each.topic_id, each.is_internal, partitions)
+        return found
+
+    # Configs.
+
+    async def describe_topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
+        """All settings of a topic."""
+        return await self._describe_configs(_TOPIC, topic)
+
+    async def describe_broker_configs(self, broker: int) -> dict[str, ConfigEntry]:
+        """All settings of a broker."""
+        return await self._describe_configs(_BROKER, str(broker))
+
+    async def alter_topic_configs(
+        self, topic: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set settings of a topic; None takes one back to its default."""
+        await self._alter_configs(_TOPIC, topic, changes, validate_only)
+
+    async def alter_broker_configs(
+        self, broker: int | None, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set settings of a broker, or with None of all brokers."""
+        name = "" if broker is None else str(broker)
+        await self._alter_configs(_BROKER, name, changes, validate_only)
+
+    # Records and the cluster.
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets, -1 for all; returns where each partition now begins."""
+        begins: dict[TopicPartition, int] = {}
+        by_node: dict[int, dict[str, DeleteRecordsTopic]] = {}
+        for (topic, partition), offset in before.items():
+            node = (await self._cluster.leader(topic, partition)).node
+            entry = by_node.setdefault(node, {}).setdefault(topic, DeleteRecordsTopic(name=topic))
+            entry.partitions.append(
+                DeleteRecordsPartition(partition_index=partition, offset=offset)
+            )
+        for node, topics in by_node.items():
+            request = DeleteRecordsRequest(
+                topics=list(topics.values()), timeout_ms=self.settings.request_timeout_ms
+            )
+            answer = cast(DeleteRecordsResponse, await self._cluster.ask(node, request))
+            for done in answer.topics:
+                for each in done.partitions:
+                    tp = TopicPartition(done.name, each.partition_index)
+                    _raise(each.error_code, f"records of {tp}", None)
+                    begins[tp] = each.low_watermark
+        return begins
+
+    async def list_offsets(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        """The first offset at or after a time in ms for each; -1 is the end, -2 the beginning."""
+        return await find_offsets(self._cluster, partitions)
+
+    async def watermarks(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
+        """Where each partition of the topic begins and ends."""
+        info = await self._cluster.topic(topic)
+        tps = [TopicPartition(topic, index) for index in info.partitions]
+        first = await find_offsets(self._cluster, dict.fromkeys(tps, EARLIEST))
+        last = await find_offsets(self._cluster, dict.fromkeys(tps, LATEST))
+        return {tp: (first[tp].offset, last[tp].offset) for tp in tps}
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Who there is."""
+        cluster = self._cluster
+        await cluster.retrying(lambda: cluster.refresh([]))
+        brokers = tuple(
+            BrokerDescription(node, host, port, cluster.racks.get(node))
+            for node, (host, port) in sorted(cluster.nodes.items())
+        )
+        return ClusterDescription(cluster.cluster_id, cluster.controller, brokers)
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _at_controller(self, request: Request, check: Callable[[Response], None]) -> None:
+        async def ask() -> None:
+            check(await self._cluster.ask_controller(request))
+
+        await self._cluster.retrying(ask)
+
+    async def _describe_configs(self, kind: int, name: str) -> dict[str, ConfigEntry]:
+        resource = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        answer = cast(
+            DescribeConfigsResponse,
+            await self._cluster.retrying(
+                self._asks(kind, name, DescribeConfigsRequest(resources=[resource]))
+            ),
+        )
+        result = answer.results[0]
+        _raise(result.error_code, f"configs of {name!r}", result.error_message)
+        return {
+            each.name: ConfigEntry(
+                each.name,
+                None if each.is_sensitive else each.value,
+                each.is_default or each.config_source == 5,  # 5: the default that is built in
+                each.read_only,
+                each.is_sensitive,
+            )
+            for each in result.configs
+        }
+
+    async def _alter_configs(
+        self, kind: int, name: str, changes: Mapping[str, str | None], validate_only: bool
+    ) -> None:
+        configs = [
+            AlterableConfig(
+                name=key, config_operation=_DELETE if value is None else _SET, value=value
+            )
+            for key, value in changes.items()
+        ]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        answer = await self._cluster.retrying(self._asks(kind, name, request))
+        for each in cast(IncrementalAlterConfigsResponse, answer).responses:
+            _raise(each.error_code, f"configs of {name!r}", each.error_message)
+
+    def _asks(self, kind: int, name: str, request: Request) -> Callable[[], Awaitable[Response]]:
+        """A broker's own settings are asked from that broker, the rest from anybody."""
+
+        async def ask() -> Response:
+            if kind != _BROKER or not name:
+                return await self._cluster.ask_any(request)
+            if int(name) not in self._cluster.nodes:
+                await self._cluster.refresh([])
+            return await self._cluster.ask(int(name), request)
+
+        return ask
+
+
+class Admin(Blocking[AsyncAdmin]):
+    """Administration, blocking; every method is its async twin's."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(lambda: AsyncAdmin(config, **options), "tidelog-admin")
+
+    create_topics = blocking(AsyncAdmin.create_topics)
+    delete_topics = blocking(AsyncAdmin.delete_topics)
+    add_partitions = blocking(AsyncAdmin.add_partitions)
+    list_topics = blocking(AsyncAdmin.list_topics)
+    describe_topics = blocking(AsyncAdmin.describe_topics)
+    describe_topic_configs = blocking(AsyncAdmin.describe_topic_configs)
+    describe_broker_configs = blocking(AsyncAdmin.describe_broker_configs)
+    alter_topic_configs = blocking(AsyncAdmin.alter_topic_configs)
+    alter_broker_configs = blocking(AsyncAdmin.alter_broker_configs)
+    delete_records = blocking(AsyncAdmin.delete_records)
+    list_offsets = blocking(AsyncAdmin.list_offsets)
+    watermarks = blocking(AsyncAdmin.watermarks)
+    describe_cluster = blocking(AsyncAdmin.describe_cluster)
+    list_groups = blocking(AsyncAdmin.list_groups)
+    describe_groups = blocking(AsyncAdmin.describe_groups)
+    delete_groups = blocking(AsyncAdmin.delete_groups)
+    group_offsets = blocking(AsyncAdmin.group_offsets)
+    alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
+    remove_members = blocking(AsyncAdmin.remove_members)
+
+
+def _raise(code: int, what: str, message: str | None) -> None:
+    if code == UnknownTopicOrPartition.code:
+        raise UnknownTopic(f"{what}: {message or 'there is no such topic'}")
+    if code:
+        raise error_of(code, f"{what}: {message or error_of(code).text}")

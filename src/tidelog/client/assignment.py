@@ -1,0 +1,271 @@
+"""The partitions that a consumer reads, where it stands in each, and what was fetched ahead.
+
+Shared by the loop, which fetches, and the reader's threads, which take; one lock guards what is changed by both.
+For each partition there are three offsets:
+
+    settled <= position <= fetch_offset
+
+`fetch_offset` is the next to ask the broker for, `position` the next to hand out, and everything before `settled` is
+known to be done with, because the reader came back for more.  A seek sets all three, and raises the partition's
+`epoch`, so that what was fetched for the old place is dropped.  `version` grows with everything that may make a
+reader change its course; it looks at that number after each message.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidelog.client.decoding import Chunk
+from tidelog.client.message import Message
+from tidelog.errors import TidelogError
+from tidelog.names import TopicPartition
+
+COMMITTED = -3
+"""To be placed where the group has committed, else where auto.offset.reset says; -1 and -2 are the end and the beginning."""
+
+
+class PartitionState:
+    """One partition of an assignment."""
+
+    __slots__ = (
+        "chunks",
+        "epoch",
+        "fetch_offset",
+        "high_watermark",
+        "messages",
+        "messages_end",
+        "partition",
+        "paused",
+        "position",
+        "settled",
+        "sought",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.sought: int | None = COMMITTED  # a time, until an offset is found for it
+        self.fetch_offset = -1
+        self.position = -1
+        self.settled = -1
+        self.high_watermark = -1
+        self.epoch = 0
+        self.paused = False
+        self.chunks: deque[tuple[Chunk, int]] = deque()
+        # The chunk that is being handed out, decoded.
+        self.messages: Iterator[Message] | None = None
+        self.messages_end = -1
+
+    def used_up(self) -> None:
+        """All messages of the current chunk were handed out; its end may lie after the last of them."""
+        self.messages = None
+        self.position = max(self.position, self.messages_end)
+
+
+class Call:
+    """Something that must be done in the reader's thread, and an answer to whoever waits for it."""
+
+    __slots__ = ("action", "done")
+
+    def __init__(self, action: Callable[[], Any], done: Callable[[], None]) -> None:
+        self.action = action
+        self.done = done
+
+
+class Assignment:
+    """All partitions of one consumer."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        """Tells the fetcher to look again; may be called from any thread."""
+        self.announce: Callable[[], None] = self.notify_threads
+        """Tells readers to look again."""
+        self.lock = threading.Lock()
+        self.ready = threading.Condition(self.lock)
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self._order: list[PartitionState] = []
+        self.buffered_bytes = 0
+        self.version = 0
+        self.signals = 0
+        """Grows with everything that a waiting reader wants to know."""
+        self.calls: deque[Call] = deque()
+        self._errors: dict[TopicPartition | None, TidelogError] = {}
+        self.closed = False
+
+    # For the reader.
+
+    def next_state(self, mine: Callable[[TopicPartition], bool] | None) -> PartitionState | None:
+        """A partition that has something to hand out, each in turn; `mine` says which are this reader's."""
+        with self.lock:
+            for place, state in enumerate(self._order):
+                if state.paused or (state.messages is None and not state.chunks):
+                    continue
+                if mine is None or mine(state.partition):
+                    self._order.append(self._order.pop(place))
+                    return state
+        return None
+
+    def next_chunk(self, state: PartitionState) -> Chunk | None:
+        """Take the next chunk of this partition, and make room for another."""
+        with self.lock:
+            if not state.chunks:
+                return None
+            chunk, end = state.chunks.popleft()
+            state.messages_end = end
+            self.buffered_bytes -= len(chunk.records)
+        self._changed()
+        return chunk
+
+    def ask_reader(self, call: Call) -> None:
+        """Have something done in the reader's thread."""
+        with self.lock:
+            self.calls.append(call)
+            self._course_changed()
+        self.announce()
+
+    def fail(self, error: TidelogError, tp: TopicPartition | None = None) -> None:
+        """Have the reader raise this; if it is about a partition, only as long as it is not sought elsewhere."""
+        with self.lock:
+            self._errors[tp] = error
+            self._course_changed()
+        self.announce()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, once."""
+        with self.lock:
+            if not self._errors:
+                return
+            error = self._errors.pop(next(iter(self._errors)))
+        raise error
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            self._course_changed()
+        self.announce()
+
+    # What is assigned.
+
+    def replace(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions; those that were read before keep their place."""
+        with self.lock:
+            for tp in [tp for tp in self.states if tp not in partitions]:
+                self._drop(self.states.pop(tp))
+            for tp in partitions:
+                if tp not in self.states:
+                    self.states[tp] = PartitionState(tp)
+            self._order = list(self.states.values())
+            self._course_changed()
+        self._changed()
+        self.announce()
+
+    def seek(
+        self, tp: TopicPartition, *, offset: int | None = None, time: int | None = None
+    ) -> None:
+        """Go on at an offset, or at the first offset of a time."""
+        with self.lock:
+            state = self.state(tp)
+            self._drop(state)
+            state.sought = time
+            if offset is not None:
+                state.sought = None
+                state.fetch_offset = state.position = state.settled = offset
+            self._course_changed()
+        self._changed()
+
+    def place(self, state: PartitionState, epoch: int, offset: int) -> None:
+        """The offset that was sought is found, unless something else is sought by now."""
+        with self.lock:
+            if state.epoch == epoch:
+                state.sought = None
+                state.fetch_offset = state.position = state.settled = offset
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Hand out nothing of these partitions, or go on with them."""
+        with self.lock:
+            for tp in partitions:
+                self.state(tp).paused = paused
+            self._course_changed()
+        self._changed()
+        self.announce()
+
+    def state(self, tp: TopicPartition) -> PartitionState:
+        """The state of a partition; an error that names it if it is not assigned."""
+        if tp not in self.states:
+            raise TidelogError(f"{tp} is not assigned to this consumer")
+        return self.states[tp]
+
+    def positions(self, *, settled: bool = False) -> dict[TopicPartition, int]:
+        """Where the reader stands, or up to where it is done, in each partition that has been placed."""
+        with self.lock:
+            found = {
+                tp: state.settled if settled else state.position
+                for tp, state in self.states.items()
+            }
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+    # For the fetcher.
+
+    def unplaced(self) -> list[tuple[PartitionState, int, int]]:
+        """Partitions whose offset must be found, the time that is sought, and their epochs."""
+        with self.lock:
+            return [
+                (state, state.sought, state.epoch)
+                for state in self.states.values()
+                if state.sought is not None
+            ]
+
+    def fetchable(self, limit_bytes: int) -> dict[TopicPartition, tuple[int, int]]:
+        """Offset and epoch of each partition of which more should be fetched."""
+        with self.lock:
+            if self.buffered_bytes >= limit_bytes:
+                return {}
+            share = max(limit_bytes // max(len(self.states), 1), 1)
+            return {
+                state.partition: (state.fetch_offset, state.epoch)
+                for state in self._order
+                if state.sought is None
+                and not state.paused
+                and sum(len(chunk.records) for chunk, _ in state.chunks) < share
+            }
+
+    def put(self, chunk: Chunk, epoch: int, end: int) -> None:
+        """Something was fetched; `end` is the offset after it."""
+        with self.lock:
+            state = self.states.get(chunk.partition)
+            if state is None or state.epoch != epoch:
+                return
+            state.high_watermark = chunk.high_watermark
+            if end <= chunk.fetch_offset:
+                return
+            state.chunks.append((chunk, end))
+            state.fetch_offset = end
+            self.buffered_bytes += len(chunk.records)
+            self.signals += 1
+        self.announce()
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """How many offsets lie between the reader and the end of each partition, as last heard."""
+        with self.lock:
+            return {
+                tp: max(0, state.high_watermark - state.position)
+                for tp, state in self.states.items()
+                if state.high_watermark >= 0 and state.position >= 0
+            }
+
+    def _course_changed(self) -> None:
+        self.version += 1
+        self.signals += 1
+
+    def _drop(self, state: PartitionState) -> None:
+        state.epoch += 1
+        self._errors.pop(state.partition, None)
+        self.buffered_bytes -= sum(len(chunk.records) for chunk, _ in state.chunks)
+        state.chunks.clear()
+        state.messages = None
+        state.fetch_offset = state.position = state.settled = -1
+
+    def notify_threads(self) -> None:
+        """Wake readers that wait for `ready`."""
+        with self.ready:
+            self.ready.notify_all()

@@ -1,0 +1,134 @@
+"""The blocking face of an async client: its loop in one background thread.
+
+`blocking` turns an async method into a blocking one of the same signature, so that a parameter list stands once:
+
+    class Admin(Blocking[aio.Admin]):
+        create_topics = blocking(aio.Admin.create_topics)
+
+The thread is a daemon and starts with the client.  Waiting for it can be interrupted with Ctrl-C.  A client does not
+survive `fork`: the child has no such thread, and is told so.
+"""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from tidelog.errors import TidelogError
+
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LoopThread:
+    """An event loop that runs in a thread until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        # Not uvloop: it takes the interpreter's lock for each callback, for which a caller that sends in a loop makes it
+        # wait every time, and measured no better here.
+        self.loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
+        """Run a coroutine there; the future is its outcome."""
+        if os.getpid() != self._pid:
+            work.close()
+            raise TidelogError(
+                "a client does not survive fork; make a new one in the child process"
+            )
+        if self.loop.is_closed():
+            work.close()
+            raise TidelogError("the client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
+        """Run a coroutine there and wait for it; if the wait is interrupted, it is cancelled."""
+        future = self.start(work)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Stop the loop and wait for its thread; may be called twice."""
+        if self.loop.is_closed() or os.getpid() != self._pid:
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if threading.current_thread() is self._thread:
+            return  # a forgotten client was collected there; the thread ends by itself
+        self._thread.join()
+        self.loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(_settle(self.loop))
+
+
+class Blocking(Generic[C]):
+    """A client whose async core lives in a `LoopThread`."""
+
+    def __init__(self, make: Callable[[], C], name: str) -> None:
+        self._thread = LoopThread(name)
+        try:
+            self._core = self._thread.run(_made(make))
+        except BaseException:
+            self._thread.stop()
+            raise
+        # A client that is forgotten, or lives to the end of the program, must not leave a running loop behind.
+        self._finalizer = weakref.finalize(self, self._thread.stop)
+
+    def close(self) -> None:
+        """Close the client; calling it again does nothing."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.run(self._core.close())  # type: ignore[attr-defined]
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def blocking(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Blocking[C], P], R]:
+    """The blocking twin of an async method."""
+
+    @wraps(method)
+    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(method(self._core, *args, **kwargs))
+
+    return call
+
+
+async def _made(make: Callable[[], C]) -> C:
+    return make()
+
+
+async def _settle(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(3):
+        await asyncio.sleep(
+            0
+        )  # transports that were aborted close their sockets a turn or two later

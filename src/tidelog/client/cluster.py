@@ -1,0 +1,376 @@
+"""The cluster as a client sees it: which brokers there are, who leads what, and a connection to each.
+
+Everything that fails for a passing reason is tried again with growing pauses (`retrying`), after the metadata were
+asked anew where that may help.  Requests that block at the broker (Fetch, JoinGroup) have connections of their own,
+because a broker answers in order.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+from uuid import UUID
+
+from tidelog.client.connection import Connection
+from tidelog.client.settings import ClientSettings
+from tidelog.errors import (
+    CoordinatorNotAvailable,
+    InvalidTopicException,
+    KafkaError,
+    LeaderNotAvailable,
+    NetworkException,
+    NotController,
+    NotCoordinator,
+    SettingsError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+    error_of,
+)
+from tidelog.names import TopicPartition
+from tidelog.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from tidelog.protocol.schema import Request, Response
+
+T = TypeVar("T")
+
+_BOOTSTRAP_ROUNDS = 3
+"""How often all bootstrap addresses are tried before a client gives up on its first contact."""
+
+_UNKNOWN_TOPIC_PATIENCE_S = 2.0
+"""A topic may have been created a moment ago, or by this very question; after this long there is none."""
+
+MAIN = "main"
+FETCH = "fetch"
+GROUP = "group"
+"""What a connection is for; one for each purpose and broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition; node -1 is nobody."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What the metadata say of a topic."""
+
+    name: str
+    id: UUID
+    is_internal: bool
+    partitions: dict[int, Leader]
+    candidates: range
+    """All partitions that there are, for those who choose one."""
+    raw: MetadataResponseTopic
+
+
+class Cluster:
+    """Metadata and connections of one client; lives on one loop."""
+
+    def __init__(self, settings: ClientSettings, *, auto_create: bool = False) -> None:
+        self.settings = settings
+        self.auto_create = auto_create
+        self.bootstrap = [_address(text) for text in settings.bootstrap_servers]
+        if not self.bootstrap:
+            raise SettingsError("bootstrap.servers names no address; give it as host:port")
+        self.nodes: dict[int, tuple[str, int]] = {}
+        self.racks: dict[int, str | None] = {}
+        self.controller = -1
+        self.cluster_id: str | None = None
+        self.topics: dict[str, TopicInfo] = {}
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._opening: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._coordinators: dict[str, int] = {}
+        self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
+
+    # Metadata.
+
+    async def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """Ask anew for these topics, or for all; concurrent callers who ask the same share the answer."""
+        key = None if topics is None else frozenset(topics)
+        task = self._refreshing.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._refresh(key))
+            self._refreshing[key] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def topic(self, name: str, timeout_s: float | None = None) -> TopicInfo:
+        """What is known of the topic; asked for if need be, and waited for if it has no leaders yet."""
+        info = self.topics.get(name)
+        if info is not None and all(leader.node >= 0 for leader in info.partitions.values()):
+            return info
+
+        loop = asyncio.get_running_loop()
+        patient_until = loop.time() + _UNKNOWN_TOPIC_PATIENCE_S
+
+        async def look() -> TopicInfo:
+            response = await self.refresh([name])
+            error = _topic_error(response, name)
+            if isinstance(error, UnknownTopicOrPartition) and loop.time() > patient_until:
+                raise UnknownTopic(error.message)
+            if error is not None:
+                raise error
+            return self.topics[name]
+
+        return await self.retrying(look, timeout_s)
+
+    async def leader(self, topic: str, partition: int) -> Leader:
+        """Who leads the partition now."""
+        info = await self.topic(topic)
+        if partition not in info.partitions:
+            await self.refresh([topic])  # it may have grown
+            info = await self.topic(topic)
+        if partition not in info.partitions:
+            raise UnknownTopic(
+                f"topic {topic!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
+            )
+        leader = info.partitions[partition]
+        if leader.node < 0:
+            raise LeaderNotAvailable(f"partition {partition} of {topic!r} has no leader")
+        return leader
+
+    def leader_at_hand(self, tp: TopicPartition) -> Leader | None:
+        """The leader as last heard; None if it is not known."""
+        info = self.topics.get(tp.topic)
+        leader = info.partitions.get(tp.partition) if info else None
+        return leader if leader is not None and leader.node in self.nodes else None
+
+    # Requests.
+
+    async def ask(
+        self,
+        node: int,
+        request: Request,
+        *,
+        purpose: str = MAIN,
+        timeout_s: float | None = None,
+        at_most: int = 32767,
+    ) -> Response:
+        """Ask this broker."""
+        connection = await self.connection(node, purpose)
+        return await connection.ask(
+            request, timeout_s=timeout_s or self.settings.request_timeout_s, at_most=at_most
+        )
+
+    async def ask_any(self, request: Request) -> Response:
+        """Ask whichever broker can be reached."""
+        connection = await self._any_connection()
+        return await connection.ask(request, timeout_s=self.settings.request_timeout_s)
+
+    async def ask_controller(self, request: Request) -> Response:
+        """Ask the controller, found anew when it moved."""
+        if self.controller not in self.nodes:
+            await self.refresh([])
+        if self.controller not in self.nodes:
+            raise NotController("the cluster has no controller at the moment")
+        return await self.ask(self.controller, request)
+
+    async def ask_coordinator(
+        self, group: str, request: Request, *, timeout_s: float | None = None
+    ) -> Response:
+        """Ask the broker that keeps this group."""
+        node = await self.coordinator(group)
+        try:
+            return await self.ask(node, request, purpose=GROUP, timeout_s=timeout_s)
+        except NetworkException:
+            self.forget_coordinator(group)
+            raise
+
+    async def coordinator(self, group: str) -> int:
+        """Which broker keeps this group."""
+        found = self._coordinators.get(group)
+        if found is not None:
+            return found
+        request = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+        answer = cast(FindCoordinatorResponse, await self.ask_any(request))
+        one = answer.coordinators[0] if answer.coordinators else answer
+        if one.error_code:
+            raise error_of(one.error_code, one.error_message)
+        self.nodes[one.node_id] = (one.host, one.port)
+        self._coordinators[group] = one.node_id
+        return one.node_id
+
+    def forget_coordinator(self, group: str) -> None:
+        self._coordinators.pop(group, None)
+
+    async def connection(self, node: int, purpose: str = MAIN) -> Connection:
+        """A connection to this broker, opened if need be."""
+        key = (node, purpose)
+        found = self._connections.get(key)
+        if found is not None and not found.closed:
+            return found
+        task = self._opening.get(key)
+        if task is None:
+            task = asyncio.ensure_future(self._open(key))
+            self._opening[key] = task
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(task)
+
+    def connection_at_hand(self, node: int, purpose: str = MAIN) -> Connection | None:
+        """The connection to this broker if it is open."""
+        found = self._connections.get((node, purpose))
+        return None if found is None or found.closed else found
+
+    async def retrying(
+        self, action: Callable[[], Awaitable[T]], timeout_s: float | None = None
+    ) -> T:
+        """Run `action` until it does not fail for a passing reason, or the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (
+            self.settings.default_timeout_s if timeout_s is None else timeout_s
+        )
+        for pause in self.pauses():
+            try:
+                return await action()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                if isinstance(error, NotController):
+                    self.controller = -1
+                if loop.time() + pause >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError("the pauses never end")
+
+    def pauses(self) -> Iterable[float]:
+        """Seconds to wait before each retry, without end: doubling, with some chance in them."""
+        pause = self.settings.retry_backoff_ms / 1000
+        while True:
+            yield pause * random.uniform(0.8, 1.2)
+            pause = min(2 * pause, self.settings.retry_backoff_max_ms / 1000)
+
+    async def close(self) -> None:
+        """Close all connections, and give up those that are being opened."""
+        tasks = [*self._opening.values(), *self._refreshing.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    async def _open(self, key: tuple[int, str]) -> Connection:
+        if key[0] not in self.nodes:
+            raise NetworkException(f"broker {key[0]} is not in the metadata")
+        connection = await self._dial(*self.nodes[key[0]])
+        self._connections[key] = connection
+        return connection
+
+    async def _dial(self, host: str, port: int) -> Connection:
+        return await Connection.open(
+            host,
+            port,
+            client_id=self.settings.client_id,
+            timeout_s=self.settings.connection_setup_timeout_ms / 1000,
+        )
+
+    async def _any_connection(self) -> Connection:
+        """A connection that is open, else one to a broker that is known, else to a bootstrap address."""
+        for (_, purpose), connection in self._connections.items():
+            if purpose == MAIN and not connection.closed:
+                return connection
+        for node in random.sample(list(self.nodes), len(self.nodes)):
+            try:
+                return await self.connection(node)
+            except NetworkException:
+                continue
+        return await self._bootstrap_connection()
+
+    async def _bootstrap_connection(self) -> Connection:
+        errors: list[str] = []
+        first_contact = not self.nodes
+        for _, pause in zip(range(_BOOTSTRAP_ROUNDS), self.pauses(), strict=False):
+            errors.clear()
+            for host, port in self.bootstrap:
+                try:
+                    connection = await self._dial(host, port)
+                except NetworkException as error:
+                    errors.append(str(error))
+                    continue
+                self._connections[(-1 - len(self._connections), MAIN)] = connection
+                return connection
+            await asyncio.sleep(pause)
+        listed = ",".join(self.settings.bootstrap_servers)
+        message = (
+            f"no broker of bootstrap.servers={listed} can be reached ({'; '.join(errors)}); "
+            "check the address, and that a broker listens there"
+        )
+        raise (_FirstContactFailed if first_contact else NetworkException)(message)
+
+    async def _refresh(self, topics: frozenset[str] | None) -> MetadataResponse:
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=self.auto_create)
+        answer = cast(MetadataResponse, await self.ask_any(request))
+        self.nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        self.racks = {each.node_id: each.rack for each in answer.brokers}
+        self.controller = answer.controller_id
+        self.cluster_id = answer.cluster_id
+        for topic in answer.topics:
+            if topic.name and topic.error_code in (0, LeaderNotAvailable.code):
+                self.topics[topic.name] = _info(topic)
+            elif topic.name:
+                self.topics.pop(topic.name, None)
+        return answer
+
+
+class UnknownTopic(UnknownTopicOrPartition):
+    """There is no such topic, and asking again will not change that."""
+
+    retriable = False
+
+
+class _FirstContactFailed(NetworkException):
+    """No bootstrap address answered, and none ever has: not a passing fault."""
+
+    retriable = False
+
+
+def note_group_error(cluster: Cluster, group: str, code: int) -> None:
+    """Forget the coordinator if the code says that it is another broker."""
+    if code in (NotCoordinator.code, CoordinatorNotAvailable.code):
+        cluster.forget_coordinator(group)
+
+
+def _info(topic: MetadataResponseTopic) -> TopicInfo:
+    leaders = {
+        each.partition_index: Leader(each.leader_id, each.leader_epoch)
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    }
+    return TopicInfo(
+        topic.name or "", topic.topic_id, topic.is_internal, leaders, range(len(leaders)), topic
+    )
+
+
+def _topic_error(response: MetadataResponse, name: str) -> KafkaError | None:
+    topic = next((each for each in response.topics if each.name == name), None)
+    code = UnknownTopicOrPartition.code if topic is None else topic.error_code
+    if code == UnknownTopicOrPartition.code:
+        return UnknownTopicOrPartition(
+            f"there is no topic {name!r}; create it first, or let the broker do so (auto.create.topics.enable)"
+        )
+    if code == InvalidTopicException.code:
+        return InvalidTopicException(f"{name!r} is not a legal topic name")
+    if code == TopicAuthorizationFailed.code:
+        return TopicAuthorizationFailed(f"not allowed for topic {name!r}")
+    if code == 0 and topic is not None and any(each.leader_id < 0 for each in topic.partitions):
+        return LeaderNotAvailable(f"a partition of topic {name!r} has no leader")
+    return error_of(code, f"metadata of topic {name!r}: {error_of(code)}") if code else None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise SettingsError(f"bootstrap.servers={text!r} must be host:port, such as localhost:9092")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,118 @@
+"""Committing and reading a group's offsets."""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, cast
+
+from tidelog.client.cluster import Cluster
+from tidelog.errors import error_of
+from tidelog.names import TopicPartition
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+NO_GENERATION = -1
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group goes on in a partition, and what its consumer noted beside it."""
+
+    offset: int
+    metadata: str
+
+
+async def offset_commit(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    generation: int = NO_GENERATION,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> None:
+    """Commit; raises the first error that the answer has."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), each in offsets.items():
+        entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
+        entry.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=each.offset,
+                committed_metadata=each.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        topics=list(topics.values()),
+    )
+    answer = cast(OffsetCommitResponse, await cluster.ask_coordinator(group, request))
+    for topic_answer in answer.topics:
+        for part in topic_answer.partitions:
+            if part.error_code:
+                raise error_of(
+                    part.error_code,
+                    f"commit of {topic_answer.name}-{part.partition_index} for group {group!r}: "
+                    f"{error_of(part.error_code).text}",
+                )
+
+
+async def committed_offsets(
+    cluster: Cluster,
+    group: str,
+    partitions: Collection[TopicPartition] | None,
+    *,
+    require_stable: bool = False,
+) -> dict[TopicPartition, CommittedOffset]:
+    """What the group has committed for these partitions, or for all; those without are left out."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        topics.setdefault(topic, []).append(partition)
+    everything = partitions is None
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=None
+        if everything
+        else [
+            OffsetFetchRequestTopic(name=name, partition_indexes=each)
+            for name, each in topics.items()
+        ],
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=group,
+                topics=None
+                if everything
+                else [
+                    OffsetFetchRequestTopics(name=name, partition_indexes=each)
+                    for name, each in topics.items()
+                ],
+            )
+        ],
+        require_stable=require_stable,
+    )
+    answer = cast(OffsetFetchResponse, await cluster.ask_coordinator(group, request))
+    one = answer.groups[0] if answer.groups else answer
+    if one.error_code:
+        raise error_of(
+            one.error_code, f"offsets of group {group!r}: {error_of(one.error_code).text}"
+        )
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic_answer in one.topics:
+        for part in topic_answer.partitions:
+            if part.error_code:
+                raise error_of(part.error_code)
+            if part.committed_offset >= 0:
+                place = TopicPartition(topic_answer.name, part.partition_index)
+                found[place] = CommittedOffset(part.committed_offset, part.metadata or "")
+    return found

@@ -1,0 +1,419 @@
+"""Sends a producer's batches: to the right broker, in order, again if need be.
+
+One task owns everything here.  It wakes when a batch is sealed or will have lingered, when an answer comes and when a
+pause is over; then it takes, for each broker with room for another request, the first batch of each partition.
+
+With idempotence a batch has a sequence number from its first sending on and keeps it, so the broker drops what it
+has already and refuses what would leave a gap; a batch refused for a gap waits for the one before it.  When a
+batch is given up that has a number, the numbers after it can never fit: the sender lets everything in flight come
+back, takes a new producer id, and numbers what is left from 0.
+
+Absent: splitting a batch that a topic finds too large.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.batch import Batch
+from tidelog.client.cluster import Cluster
+from tidelog.client.connection import Connection
+from tidelog.client.settings import ProducerSettings
+from tidelog.clock import Clock
+from tidelog.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    KafkaError,
+    MessageTooLarge,
+    NetworkException,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
+    TidelogError,
+    UnknownProducerId,
+    UnsupportedVersion,
+    error_of,
+)
+from tidelog.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.schema import Response
+
+_log = logging.getLogger(__name__)
+
+_NO_ID = -1
+_SEQUENCES = 0x7FFFFFFF
+
+
+class Sender:
+    """Takes batches from the accumulator and settles them; lives on one loop."""
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, settings: ProducerSettings, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._clock = clock
+        self._codec = settings.codec
+        self._acks = settings.acks_number
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._woken = False
+        self._in_flight: dict[int, int] = {}
+        self._node_retry_at: dict[int, float] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._refreshing: set[str] = set()
+        # The producer id; a new one is taken when the old one's sequence is broken.
+        self._producer_id = _NO_ID
+        self._producer_epoch = -1
+        self._getting_id = False
+        self._broken = False
+        self._task = asyncio.ensure_future(self._run())
+
+    def wake(self) -> None:
+        """Look again; from any thread."""
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the loop is closed, and the batch has failed or will
+                self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def close(self) -> None:
+        """Stop; batches that are not done fail."""
+        self._task.cancel()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(self._task, *self._background, return_exceptions=True)
+        for batch in list(self._accumulator.pending):
+            self._finish(
+                batch,
+                error=NetworkException("the producer was closed before this was acknowledged"),
+            )
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                until = self._drain()
+            except Exception:  # noqa: BLE001 - the task's root: a fault of ours must not stop all sending
+                _log.exception("sending failed in a way that was not expected")
+                until = self._clock.monotonic() + 1
+            try:
+                pause = None if until is None else max(0.0, until - self._clock.monotonic())
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._woken = False
+            self._wake.clear()
+
+    def _drain(self) -> float | None:
+        """Send what can be sent; returns when to look again at the latest."""
+        now = self._clock.monotonic()
+        soonest = self._accumulator.take_lingered(now)
+        waiting = [queue for queue in list(self._accumulator.queues.values()) if queue.batches]
+        if not waiting:
+            return soonest
+        for queue in waiting:
+            self._expire(queue, now)
+        if not self._ready_to_number():
+            return _earlier(soonest, now + 1)
+        while taken := self._take(waiting, now):
+            for node, batches in taken.items():
+                self._send(node, batches)
+        for queue in waiting:
+            if queue.batches:
+                soonest = _earlier(soonest, max(queue.retry_at, now + 0.5))
+        return soonest
+
+    def _take(self, waiting: list[PartitionQueue], now: float) -> dict[int, list[Batch]]:
+        """For each broker that can take a request now, the next batch of each of its partitions."""
+        taken: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        for queue in waiting:
+            if not queue.batches or not queue.batches[0].sealed or queue.retry_at > now:
+                continue
+            leader = self._cluster.leader_at_hand(queue.partition)
+            if leader is None or leader.node < 0:
+                self._refresh(queue.partition.topic)
+                continue
+            node = leader.node
+            if self._in_flight.get(node, 0) >= self._settings.max_in_flight or not self._reachable(
+                node, now
+            ):
+                continue
+            size = len(queue.batches[0].data)
+            if node in taken and sizes[node] + size > self._settings.max_request_size:
+                continue
+            with self._accumulator.lock:
+                batch = queue.batches.popleft()
+            queue.in_flight.append(batch)
+            taken.setdefault(node, []).append(batch)
+            sizes[node] = sizes.get(node, 0) + size
+        return taken
+
+    def _send(self, node: int, batches: list[Batch]) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            batch.attempts += 1
+            if batch.base_sequence < 0:
+                self._number(batch)
+            topic, index = batch.partition
+            data = topics.setdefault(topic, TopicProduceData(name=topic))
+            data.partition_data.append(PartitionProduceData(index=index, records=batch.data))
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        connection = self._cluster.connection_at_hand(node)
+        assert connection is not None  # `_reachable` has seen it, and nothing ran between
+        try:
+            self._post(connection, node, request, batches)
+        except KafkaError as error:
+            self._all_failed(batches, error)
+
+    def _post(
+        self, connection: Connection, node: int, request: ProduceRequest, batches: list[Batch]
+    ) -> None:
+        if self._acks == 0:
+            connection.tell(request)
+            for batch in batches:
+                self._finish(batch)
+            return
+        future = connection.post(request, timeout_s=self._settings.request_timeout_s)
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        future.add_done_callback(partial(self._answered, node, batches))
+
+    def _number(self, batch: Batch) -> None:
+        if not self._settings.idempotent:
+            batch.number(self._codec, -1, -1, -1)
+            return
+        queue = self._accumulator.queues[batch.partition]
+        sequence = queue.next_sequence
+        batch.number(self._codec, self._producer_id, self._producer_epoch, sequence)
+        queue.next_sequence = (sequence + batch.count) & _SEQUENCES
+
+    def _answered(
+        self, node: int, batches: list[Batch], future: "asyncio.Future[Response]"
+    ) -> None:
+        self._in_flight[node] -= 1
+        self.wake()
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            reason = error if isinstance(error, KafkaError) else NetworkException(str(error))
+            self._all_failed(batches, reason)
+            return
+        response = future.result()
+        assert isinstance(response, ProduceResponse)
+        answers = {
+            (topic.name, each.index): each
+            for topic in response.responses
+            for each in topic.partition_responses
+        }
+        for batch in batches:
+            answer = answers.get(batch.partition)
+            if answer is None:
+                self._failed(batch, NetworkException("the answer does not speak of this partition"))
+            else:
+                self._settle(batch, answer)
+
+    def _settle(self, batch: Batch, answer: PartitionProduceResponse) -> None:
+        code = answer.error_code
+        if code in (0, DuplicateSequenceNumber.code):
+            offset = -1 if code else answer.base_offset
+            self._finish(batch, offset, answer.log_append_time_ms)
+            return
+        detail = answer.error_message or error_of(code).text
+        if answer.record_errors:
+            first = answer.record_errors[0]
+            detail = f"record {first.batch_index} of the batch: {first.batch_index_error_message or detail}"
+        error = error_of(code, f"{batch.partition} refused a batch: {detail}")
+        if isinstance(error, MessageTooLarge):
+            error = MessageTooLarge(
+                f"{batch.partition} refused a batch of {len(batch.data)} bytes ({batch.count} records): {detail}; "
+                "raise the topic's max.message.bytes, or lower batch.size"
+            )
+        self._failed(batch, error)
+
+    def _all_failed(self, batches: list[Batch], error: KafkaError) -> None:
+        for batch in batches:
+            self._failed(batch, error)
+
+    def _failed(self, batch: Batch, error: KafkaError) -> None:
+        """Send again what may be sent again; give up on the rest."""
+        queue = self._accumulator.queues[batch.partition]
+        now = self._clock.monotonic()
+        again = error.retriable
+        if isinstance(error, OutOfOrderSequenceNumber | UnknownProducerId | InvalidProducerEpoch):
+            again = True
+            self._broken = self._broken or not _has_earlier(queue, batch)
+        elif again:
+            self._refresh(batch.partition.topic)
+        if not again or batch.attempts > self._settings.retries or now >= batch.deadline:
+            self._give_up(batch, error)
+            return
+        queue.in_flight.remove(batch)
+        with self._accumulator.lock:
+            queue.put_back(batch)
+        queue.retry_at = now + self._pause(batch.attempts)
+
+    def _pause(self, attempts: int) -> float:
+        first, longest = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
+        return float(min(first << min(attempts - 1, 20), longest)) / 1000
+
+    def _give_up(self, batch: Batch, error: Exception) -> None:
+        if batch.base_sequence >= 0:
+            self._broken = True
+        self._finish(batch, error=error)
+
+    def _finish(
+        self,
+        batch: Batch,
+        base_offset: int = -1,
+        log_append_time: int = -1,
+        error: Exception | None = None,
+    ) -> None:
+        queue = self._accumulator.queues[batch.partition]
+        if batch in queue.in_flight:
+            queue.in_flight.remove(batch)
+        if batch.rows:  # never sealed; its deliveries still want to know how many they are
+            batch.timestamps = [row[0] for row in batch.rows]
+        try:
+            batch.finish(base_offset, log_append_time, error)
+        except Exception:  # noqa: BLE001 - a user's callback; it must not harm the other batches
+            _log.exception("a delivery callback failed")
+        self._accumulator.release(batch)
+
+    def _expire(self, queue: PartitionQueue, now: float) -> None:
+        while queue.batches and queue.batches[0].deadline <= now and queue.batches[0].sealed:
+            with self._accumulator.lock:
+                batch = queue.batches.popleft()
+            limit = self._settings.delivery_timeout_ms
+            self._give_up(
+                batch,
+                RequestTimedOut(
+                    f"not acknowledged by {batch.partition} within delivery.timeout.ms={limit}"
+                ),
+            )
+
+    # What must be there before a batch can be sent.
+
+    def _reachable(self, node: int, now: float) -> bool:
+        """Whether there is a connection; if not, one is opened, and the sender is woken."""
+        if self._cluster.connection_at_hand(node) is not None:
+            return True
+        if self._node_retry_at.get(node, 0) <= now:
+            self._node_retry_at[node] = now + self._settings.retry_backoff_max_ms / 1000
+            self._start(self._open(node))
+        return False
+
+    async def _open(self, node: int) -> None:
+        try:
+            await self._cluster.connection(node)
+            self._node_retry_at.pop(node, None)
+        except KafkaError as error:
+            _log.debug("broker %s cannot be reached: %s", node, error)
+            self._node_retry_at[node] = (
+                self._clock.monotonic() + self._settings.retry_backoff_ms / 1000
+            )
+            topics = {
+                each.topic for each, queue in self._accumulator.queues.items() if queue.batches
+            }
+            for topic in topics:
+                self._refresh(topic)
+
+    def _ready_to_number(self) -> bool:
+        """Whether there is a producer id that is good; if not, one is on its way."""
+        if not self._settings.idempotent:
+            return True
+        if self._broken and any(self._in_flight.values()):
+            return False
+        if self._broken:
+            self._producer_id = _NO_ID
+        if self._producer_id == _NO_ID and not self._getting_id:
+            self._getting_id = True
+            self._start(self._get_producer_id())
+        return self._producer_id != _NO_ID and not self._broken
+
+    async def _get_producer_id(self) -> None:
+        async def ask() -> InitProducerIdResponse:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
+            answer = await self._cluster.ask_any(request)
+            assert isinstance(answer, InitProducerIdResponse)
+            if answer.error_code:
+                raise error_of(answer.error_code)
+            return answer
+
+        try:
+            answer = await self._cluster.retrying(ask, self._settings.delivery_timeout_ms / 1000)
+        except UnsupportedVersion:
+            self._abandon(
+                UnsupportedVersion("the broker knows no producer ids; set enable_idempotence=False")
+            )
+        except TidelogError as error:
+            self._abandon(error)
+        else:
+            with self._accumulator.lock:
+                for queue in self._accumulator.queues.values():
+                    queue.next_sequence = 0
+                    for batch in queue.batches:
+                        batch.base_sequence = -1
+            self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+            self._broken = False
+        finally:
+            self._getting_id = False
+
+    def _abandon(self, error: TidelogError) -> None:
+        """There is no producer id to be had: what waits has failed."""
+        for queue in self._accumulator.queues.values():
+            while queue.batches and queue.batches[0].sealed:
+                with self._accumulator.lock:
+                    batch = queue.batches.popleft()
+                self._finish(batch, error=error)
+
+    def _refresh(self, topic: str) -> None:
+        if topic not in self._refreshing:
+            self._refreshing.add(topic)
+            self._start(self._ask_metadata(topic))
+
+    async def _ask_metadata(self, topic: str) -> None:
+        try:
+            await self._cluster.refresh([topic])
+        except KafkaError as error:
+            _log.debug("metadata of %s: %s", topic, error)
+        finally:
+            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+            self._refreshing.discard(topic)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        self.wake()
+
+
+def _has_earlier(queue: PartitionQueue, batch: Batch) -> bool:
+    """Whether a batch with a lower sequence number is still to be settled."""
+    before = [*queue.in_flight, *queue.batches]
+    return any(
+        0 <= other.base_sequence < batch.base_sequence for other in before if other is not batch
+    )
+
+
+def _earlier(one: float | None, other: float) -> float:
+    return other if one is None else min(one, other)

@@ -1,0 +1,53 @@
+"""What a consumer wants to read: names of topics, or a pattern with exceptions."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from tidelog.client.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A subscription; the pattern must match a whole name, and internal topics are never meant by one."""
+
+    names: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+    deny: tuple[re.Pattern[str], ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls,
+        topics: str | Iterable[str] | None,
+        pattern: "str | re.Pattern[str] | None",
+        deny: "Iterable[str | re.Pattern[str]]",
+    ) -> "Wish":
+        if (topics is None) == (pattern is None):
+            raise ValueError("subscribe to topics or to a pattern, one of them")
+        names = [topics] if isinstance(topics, str) else topics or ()
+        return cls(
+            frozenset(names),
+            None if pattern is None else re.compile(pattern),
+            tuple(re.compile(each) for each in deny),
+        )
+
+    def matches(self, topic: str, is_internal: bool = False) -> bool:
+        if self.pattern is None:
+            return topic in self.names
+        return (
+            not is_internal
+            and self.pattern.fullmatch(topic) is not None
+            and not any(each.fullmatch(topic) for each in self.deny)
+        )
+
+
+async def topics_of(wish: Wish, cluster: Cluster) -> Collection[str]:
+    """The topics that are wished for now; a pattern is held against the metadata of all topics."""
+    if wish.pattern is None:
+        return wish.names
+    answer = await cluster.refresh(None)
+    return frozenset(
+        each.name
+        for each in answer.topics
+        if each.name and wish.matches(each.name, each.is_internal)
+    )
