@@ -179,6 +179,29 @@ def test_a_broken_checkpoint_costs_a_scan_and_no_data(manager, bench, tmp_path):
     assert again.get(A).log_end_offset == 1
 
 
+def test_a_changed_recovery_point_is_not_taken_for_the_end_of_the_log(
+    manager, bench, tmp_path, caplog
+):
+    logs = manager()
+    bench.append(logs.get_or_create(A, None), [b"x"] * 7)
+    logs.close()
+    path = tmp_path / "data" / "recovery-point-offset-checkpoint"
+    path.write_text(path.read_text().replace(" 7\n", " 5\n"))
+    again = manager()
+    assert not again.directories[0].clean
+    assert again.get(A).log_end_offset == 7
+    assert "was changed after the last stop" in caplog.text
+
+
+@pytest.mark.parametrize("mark", ["", '{"version":0,"brokerEpoch":7}'])
+def test_the_clean_mark_of_kafka_itself_is_believed(manager, bench, tmp_path, mark):
+    logs = manager()
+    bench.append(logs.get_or_create(A, None), [b"x"] * 7)
+    logs.close()
+    (tmp_path / "data" / ".kafka_cleanshutdown").write_text(mark)
+    assert manager().directories[0].clean
+
+
 def test_a_new_log_does_not_inherit_a_checkpoint(manager, tmp_path):
     logs = manager()
     logs.close()

@@ -9,6 +9,7 @@ recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 """
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from tidelog.errors import KafkaStorageError, StartError
+from tidelog.kernel import crc32c
 from tidelog.names import CLUSTER_METADATA, TopicPartition
 from tidelog.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -34,6 +36,7 @@ from tidelog.storage.log import Log
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
+_CHECKSUM = "recoveryPointsCrc32c"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FILE_NAME_MAX = 255
@@ -75,6 +78,13 @@ class LogDirectory:
         self.log_start_offsets, starts_known = self._read(LOG_START_OFFSETS)
         self.high_watermarks, _ = self._read(HIGH_WATERMARKS)
         marked = self._files.exists(self._in(CLEAN_SHUTDOWN))
+        if marked and not self._mark_fits():
+            _logger.warning(
+                "%s was changed after the last stop; the logs of %s are scanned instead",
+                self._in(RECOVERY_POINTS),
+                self.path,
+            )
+            self.recovery_points, recovery_known = {}, False
         self.clean = marked and recovery_known and starts_known
         if marked:
             # From now on a crash is a crash.
@@ -133,8 +143,8 @@ class LogDirectory:
     def leave(self, *, clean: bool) -> None:
         """Write the mark of a clean stop, if it was one, and release the lock."""
         if clean and self.failure is None:
-            content = b'{"version":0,"brokerEpoch":-1}'
-            self._files.replace(self._in(CLEAN_SHUTDOWN), content)
+            mark = {"version": 0, "brokerEpoch": -1, _CHECKSUM: self._recovery_checksum()}
+            self._files.replace(self._in(CLEAN_SHUTDOWN), json.dumps(mark).encode())
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -149,6 +159,22 @@ class LogDirectory:
         for log in self.logs.values():
             log.failure = log.failure or self.failure
         return list(self.logs)
+
+    def _mark_fits(self) -> bool:
+        """Whether the recovery points are those of the clean stop; Kafka's own mark does not tell."""
+        try:
+            mark = json.loads(self._files.read(self._in(CLEAN_SHUTDOWN)))
+        except ValueError:
+            return True  # Kafka before 3.7 leaves an empty file
+        checksum = mark.get(_CHECKSUM) if isinstance(mark, dict) else None
+        return checksum is None or checksum == self._recovery_checksum()
+
+    def _recovery_checksum(self) -> int:
+        # After a clean stop a recovery point is taken for a log's end, and the file has no check of its own.
+        try:
+            return crc32c(self._files.read(self._in(RECOVERY_POINTS)))
+        except FileNotFoundError:
+            return 0
 
     def _sync_above(self) -> None:
         """Let a new directory survive a power cut, with those above it, which may be new as well."""
