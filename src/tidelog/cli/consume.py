@@ -1,0 +1,233 @@
+"""`tidelog consume TOPIC`: print messages, until told to stop or until there are no more.
+
+On a terminal it follows the topic; into a pipe or file it prints what there is and ends.  `-n` waits for so many.
+Where nothing else says where to start, it starts at the end if it follows, else at the beginning.
+
+Absent: deserialisers, a schema registry.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.cli._formats import formatter
+from tidelog.cli._options import (
+    add_client_options,
+    add_topics,
+    client_config,
+    pairs,
+    some_topics,
+)
+from tidelog.cli._times import parse_time
+from tidelog.errors import SettingsError
+from tidelog.names import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.blocking_consumer import Consumer
+    from tidelog.client.message import Message
+
+HELP = "print messages"
+EXAMPLE = r"""examples:
+  tidelog consume greetings --from-beginning
+  tidelog consume orders --since 10m --format '%T %k: %v\n'
+  tidelog consume orders --group billing -n 100 --format json"""
+
+_POLL_S = 0.25
+_LATEST, _EARLIEST = -1, -2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_topics(parser)
+    add_client_options(parser)
+    add = parser.add_argument
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--from-beginning", action="store_true", help="start at the first message")
+    start.add_argument(
+        "-o",
+        "--offset",
+        metavar="WHERE",
+        help="start at this offset, so many before the end (-10), beginning or end",
+    )
+    start.add_argument("--since", metavar="TIME", help="start at a time: 10m, 2026-01-31T12:00")
+    add("--until", metavar="TIME", help="end at a time")
+    add("-g", "--group", help="share the partitions with this group, and commit")
+    add("--partition", type=int, action="append", help="only this one")
+    add("-n", "--max-messages", type=int, metavar="N", help="end after so many")
+    add("-e", "--exit", action="store_true", help="end when there are no more")
+    add("-F", "--follow", action="store_true", help="wait for more, also into a pipe")
+    add("--timeout-ms", type=int, metavar="MS", help="end when none came for so long")
+    add("-f", "--format", help="json, or text with %%k key %%v value %%p %%o %%t %%T %%d %%h")
+    add("--property", action="append", metavar="NAME=VALUE", help=argparse.SUPPRESS)
+    add("--read-committed", action="store_true", help="nothing of open or aborted transactions")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from tidelog.client.blocking_consumer import Consumer
+
+    show = formatter(arguments.format or _format_of(pairs("--property", arguments.property)))
+    if arguments.group and (arguments.partition or arguments.offset or arguments.since):
+        raise SettingsError(
+            "--group goes on where the group was; move it with `tidelog group seek`, "
+            "or leave out --partition, --offset and --since"
+        )
+    config = client_config(arguments)
+    if arguments.group:
+        config["group.id"] = arguments.group
+    if arguments.from_beginning or not _follows(arguments):
+        config.setdefault("auto.offset.reset", "earliest")
+    if arguments.read_committed:
+        config["isolation.level"] = "read_committed"
+    with Consumer(config) as consumer:
+        if arguments.group:
+            consumer.subscribe(some_topics(arguments))
+            ended = _group_end(consumer)
+        else:
+            ended = _assign(consumer, arguments)
+        _print(_until_told(consumer, arguments, ended), show)
+    return 0
+
+
+def _print(batches: "Iterator[list[Message]]", show: "Callable[[Message], bytes]") -> None:
+    # Flushed with every poll: what has come is seen at once, and a full pipe holds us up rather than fills memory.
+    for messages in batches:
+        sys.stdout.buffer.write(b"".join(map(show, messages)))
+        sys.stdout.buffer.flush()
+
+
+def _until_told(
+    consumer: "Consumer", arguments: argparse.Namespace, ended: Callable[[], bool]
+) -> "Iterator[list[Message]]":
+    """Polls until the count, the time or the end is reached, whichever the caller asked for."""
+    left = arguments.max_messages
+    until = _moment(arguments.until)
+    stops_at_end = not _follows(arguments)
+    quiet_since = time.monotonic()
+    while left is None or left > 0:
+        messages = consumer.poll(left if left is not None and left < 500 else None, timeout=_POLL_S)
+        if messages:
+            quiet_since = time.monotonic()
+            if left is not None:
+                left -= len(messages)
+            yield [each for each in messages if until is None or each.timestamp < until]
+        elif stops_at_end and ended():
+            return
+        elif arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:
+            return
+
+
+def _follows(arguments: argparse.Namespace) -> bool:
+    if arguments.exit or arguments.until:
+        return False
+    waits = arguments.follow or arguments.max_messages is not None or arguments.timeout_ms
+    return bool(waits) or sys.stdout.isatty()
+
+
+def _assign(consumer: "Consumer", arguments: argparse.Namespace) -> Callable[[], bool]:
+    """Take the partitions and go to the start; the answer tells whether all has been read that was there."""
+    wanted = _partitions(arguments)
+    consumer.assign(wanted)
+    ends = _found(consumer, wanted, _LATEST)
+    starts = _starts(consumer, wanted, ends, arguments)
+    for tp in wanted:
+        consumer.seek(tp.topic, tp.partition, starts[tp])
+    remaining = {tp for tp in wanted if starts[tp] < ends[tp]}
+
+    def ended() -> bool:
+        for tp in list(remaining):
+            if consumer.position(*tp) >= ends[tp]:
+                remaining.discard(tp)
+        return not remaining
+
+    return ended
+
+
+def _partitions(arguments: argparse.Namespace) -> list[TopicPartition]:
+    from tidelog.client.admin import Admin
+
+    topics = some_topics(arguments)
+    with Admin(client_config(arguments)) as admin:
+        described = admin.describe_topics(topics)
+    for each in arguments.partition or ():
+        for topic in described.values():
+            if each not in range(len(topic.partitions)):
+                last = len(topic.partitions) - 1
+                raise SettingsError(f"--partition {each}: topic {topic.name} has 0 to {last}")
+    return [
+        TopicPartition(topic.name, part.partition)
+        for topic in described.values()
+        for part in topic.partitions
+        if not arguments.partition or part.partition in arguments.partition
+    ]
+
+
+def _starts(
+    consumer: "Consumer",
+    wanted: list[TopicPartition],
+    ends: dict[TopicPartition, int],
+    arguments: argparse.Namespace,
+) -> dict[TopicPartition, int]:
+    """Where to begin in each partition."""
+    if arguments.since:
+        found = _found(consumer, wanted, _moment(arguments.since) or 0)
+        return {tp: each if each >= 0 else ends[tp] for tp, each in found.items()}
+    where = arguments.offset
+    if where is None:
+        at_end = _follows(arguments) and not arguments.from_beginning
+        where = "end" if at_end else "beginning"
+    if where in ("end", "latest"):
+        return ends
+    begins = _found(consumer, wanted, _EARLIEST)
+    if where in ("beginning", "start", "earliest"):
+        return begins
+    try:
+        number = int(where)
+    except ValueError:
+        raise SettingsError(
+            f"--offset {where}: write a number, -10 for the last ten, beginning or end"
+        ) from None
+    if number < 0:
+        return {tp: max(begins[tp], ends[tp] + number) for tp in wanted}
+    return dict.fromkeys(wanted, number)
+
+
+def _found(
+    consumer: "Consumer", wanted: list[TopicPartition], moment: int
+) -> dict[TopicPartition, int]:
+    found = consumer.find_offsets(dict.fromkeys(wanted, moment))
+    return {tp: each.offset for tp, each in found.items()}
+
+
+def _group_end(consumer: "Consumer") -> Callable[[], bool]:
+    def ended() -> bool:
+        mine = consumer.assigned()
+        if not mine:
+            return False
+        ends = consumer.find_offsets(dict.fromkeys(mine, _LATEST))
+        return all(consumer.position(*tp) >= ends[tp].offset for tp in mine)
+
+    return ended
+
+
+def _moment(text: str | None) -> int | None:
+    return None if text is None else parse_time(text, int(time.time() * 1000))
+
+
+def _format_of(properties: dict[str, str]) -> str:
+    """What the properties of Kafka's console consumer ask for; the value alone without any."""
+    shown = [
+        text
+        for name, text in (
+            ("print.timestamp", "CreateTime:%T"),
+            ("print.partition", "Partition:%p"),
+            ("print.offset", "Offset:%o"),
+            ("print.headers", "%h"),
+            ("print.key", "%k"),
+        )
+        if properties.get(name) == "true"
+    ]
+    if properties.get("print.value") != "false":
+        shown.append("%v")
+    separator = properties.get("key.separator", "\t").replace("%", "%%")
+    return separator.join(shown) + "\n"
