@@ -34,7 +34,11 @@ EXAMPLE = r"""examples:
   tidelog consume orders --since 10m --format '%T %k: %v\n'
   tidelog consume orders --group billing -n 100 --format json"""
 
+Ended = Callable[[bool], bool]
+"""Whether all has been read that there was; it is told whether the last poll brought nothing."""
+
 _POLL_S = 0.25
+_POLL_RECORDS = 5_000
 _LATEST, _EARLIEST = -1, -2
 
 
@@ -97,23 +101,24 @@ def _print(batches: "Iterator[list[Message]]", show: "Callable[[Message], bytes]
 
 
 def _until_told(
-    consumer: "Consumer", arguments: argparse.Namespace, ended: Callable[[], bool]
+    consumer: "Consumer", arguments: argparse.Namespace, ended: Ended
 ) -> "Iterator[list[Message]]":
     """Polls until the count, the time or the end is reached, whichever the caller asked for."""
-    left = arguments.max_messages
+    left: int | None = arguments.max_messages
     until = _moment(arguments.until)
     stops_at_end = not _follows(arguments)
     quiet_since = time.monotonic()
     while left is None or left > 0:
-        messages = consumer.poll(left if left is not None and left < 500 else None, timeout=_POLL_S)
+        most = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
+        messages = consumer.poll(most, timeout=_POLL_S)
         if messages:
             quiet_since = time.monotonic()
             if left is not None:
                 left -= len(messages)
             yield [each for each in messages if until is None or each.timestamp < until]
-        elif stops_at_end and ended():
+        if stops_at_end and ended(not messages):
             return
-        elif arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:
+        if arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:
             return
 
 
@@ -124,17 +129,18 @@ def _follows(arguments: argparse.Namespace) -> bool:
     return bool(waits) or sys.stdout.isatty()
 
 
-def _assign(consumer: "Consumer", arguments: argparse.Namespace) -> Callable[[], bool]:
+def _assign(consumer: "Consumer", arguments: argparse.Namespace) -> Ended:
     """Take the partitions and go to the start; the answer tells whether all has been read that was there."""
     wanted = _partitions(arguments)
-    consumer.assign(wanted)
     ends = _found(consumer, wanted, _LATEST)
     starts = _starts(consumer, wanted, ends, arguments)
+    # Only now: a fetch that is under way from another place would have to run out first.
+    consumer.assign(wanted)
     for tp in wanted:
         consumer.seek(tp.topic, tp.partition, starts[tp])
     remaining = {tp for tp in wanted if starts[tp] < ends[tp]}
 
-    def ended() -> bool:
+    def ended(quiet: bool) -> bool:
         for tp in list(remaining):
             if consumer.position(*tp) >= ends[tp]:
                 remaining.discard(tp)
@@ -199,10 +205,10 @@ def _found(
     return {tp: each.offset for tp, each in found.items()}
 
 
-def _group_end(consumer: "Consumer") -> Callable[[], bool]:
-    def ended() -> bool:
+def _group_end(consumer: "Consumer") -> Ended:
+    def ended(quiet: bool) -> bool:
         mine = consumer.assigned()
-        if not mine:
+        if not mine or not quiet:
             return False
         ends = consumer.find_offsets(dict.fromkeys(mine, _LATEST))
         return all(consumer.position(*tp) >= ends[tp].offset for tp in mine)

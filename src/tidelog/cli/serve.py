@@ -22,6 +22,7 @@ from tidelog.broker.settings import BrokerSettings
 from tidelog.errors import SettingsError, StartError
 
 HELP = "run a broker"
+EXAMPLE = "example: tidelog serve --data ./data -X num.partitions=4"
 
 _FORCED = 130
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
@@ -94,10 +95,11 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
         )
     if settings.unused:
         lines.append(f"  not used   {', '.join(settings.unused)}")
+    where = "" if str(first) == "127.0.0.1:9092" else f" -b {first}"
     lines += [
-        "  try        pip install kafka-python",
-        f"             python -m kafka.producer -b {first} -t hello    or    kcat -b {first} -t hello -P",
-        f"             python -m kafka.consumer -b {first} -t hello    or    kcat -b {first} -t hello -C",
+        f"  try        echo hi | tidelog produce hello{where}",
+        f"             tidelog consume hello{where} --from-beginning",
+        f"             or any Kafka client: kcat -b {first} -t hello -C",
     ]
     return "\n".join(lines)
 
