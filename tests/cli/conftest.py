@@ -34,8 +34,8 @@ class Ran:
     def json(self) -> Any:
         return json.loads(self.out)
 
-    @property
     def ok(self) -> "Ran":
+        """Itself, if it has done what it should."""
         assert self.code == 0, self.err
         return self
 

@@ -8,20 +8,20 @@ from tidelog import Consumer
 @pytest.fixture
 def group(cli, topic, unique):
     """A group that has read one of three messages."""
-    cli("produce", topic, stdin=b"a\nb\nc\n").ok
+    cli("produce", topic, stdin=b"a\nb\nc\n").ok()
     name = unique("group")
-    cli("consume", topic, "-g", name, "-n", 1, "--from-beginning").ok
+    cli("consume", topic, "-g", name, "-n", 1, "--from-beginning").ok()
     return name
 
 
 def test_list_and_describe(cli, topic, group):
-    assert [group, "Empty", "classic"] in [each.split() for each in cli("group", "list").ok.lines]
-    (described,) = cli("group", "describe", group, "--json").ok.json
+    assert [group, "Empty", "classic"] in [each.split() for each in cli("group", "list").ok().lines]
+    (described,) = cli("group", "describe", group, "--json").ok().json
     (row,) = described["partitions"]
     assert (row["topic"], row["offset"], row["log_end"], row["lag"]) == (topic, 1, 3, 2)
     assert 0 <= row["lag_seconds"] < 600
     assert row["member_id"] is None
-    heads, line = cli("group", "describe", "--group", group).ok.lines[1:]
+    heads, line = cli("group", "describe", "--group", group).ok().lines[1:]
     assert heads.split()[:6] == ["GROUP", "TOPIC", "PARTITION", *heads.split()[3:6]]
     assert line.split()[:6] == [group, topic, "0", "1", "3", "2"]
 
@@ -29,7 +29,7 @@ def test_list_and_describe(cli, topic, group):
 def test_members_are_named(cli, broker, topic, group):
     with Consumer(bootstrap_servers=broker.bootstrap, group_id=group, topics=[topic]) as consumer:
         assert [each.value for each in consumer.poll(1, timeout=20)] == [b"b"]
-        (described,) = cli("group", "describe", group, "--json").ok.json
+        (described,) = cli("group", "describe", group, "--json").ok().json
         (row,) = described["partitions"]
         assert row["client_id"] == "tidelog"
         assert row["member_id"]
@@ -52,16 +52,16 @@ def test_members_are_named(cli, broker, topic, group):
     ],
 )
 def test_seek(cli, topic, group, options, after):
-    planned = cli("group", "seek", group, *options, "--dry-run", "--json").ok.json
+    planned = cli("group", "seek", group, *options, "--dry-run", "--json").ok().json
     assert [(each["before"], each["after"]) for each in planned] == [(1, after)]
-    cli("group", "seek", group, *options, "--topic", topic).ok
-    (described,) = cli("group", "describe", group, "--json").ok.json
+    cli("group", "seek", group, *options, "--topic", topic).ok()
+    (described,) = cli("group", "describe", group, "--json").ok().json
     assert described["partitions"][0]["offset"] == after
 
 
 def test_delete(cli, topic, group):
-    assert cli("group", "delete", group, "--topic", topic).ok.out.startswith("Deleted 1 offsets")
-    cli("group", "delete", group).ok
+    assert cli("group", "delete", group, "--topic", topic).ok().out.startswith("Deleted 1 offsets")
+    cli("group", "delete", group).ok()
     ran = cli("group", "describe", group)
     assert ran.code == 1
     assert group in ran.err

@@ -37,7 +37,7 @@ def test_a_misspelt_setting_is_wrong_use_and_names_the_right_one(tidelog):
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(broker: LocalBroker, cli, topic):
-    cli("produce", topic, stdin=b"".join(b"%d\n" % each for each in range(200_000))).ok
+    cli("produce", topic, stdin=b"".join(b"%d\n" % each for each in range(200_000))).ok()
     command = [sys.executable, "-m", "tidelog", "consume", topic, "-b", broker.bootstrap]
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)

@@ -19,6 +19,7 @@ from tidelog import kernel
 from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli._options import BOOTSTRAP
 from tidelog.errors import SettingsError, StartError
 
 HELP = "run a broker"
@@ -95,7 +96,7 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
         )
     if settings.unused:
         lines.append(f"  not used   {', '.join(settings.unused)}")
-    where = "" if str(first) == "127.0.0.1:9092" else f" -b {first}"
+    where = "" if str(first) == BOOTSTRAP else f" -b {first}"
     lines += [
         f"  try        echo hi | tidelog produce hello{where}",
         f"             tidelog consume hello{where} --from-beginning",
