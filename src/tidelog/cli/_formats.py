@@ -64,12 +64,12 @@ def as_json(message: "Message") -> bytes:
         "partition": message.partition,
         "offset": message.offset,
         "timestamp": message.timestamp,
-        **_json_field("key", message.key),
-        **_json_field("value", message.value),
+        **json_field("key", message.key),
+        **json_field("value", message.value),
     }
     if message.headers:
         said["headers"] = [
-            {"name": name, **_json_field("value", value)} for name, value in message.headers
+            {"name": name, **json_field("value", value)} for name, value in message.headers
         ]
     return json.dumps(said, ensure_ascii=False).encode() + b"\n"
 
@@ -133,7 +133,8 @@ def _length(data: bytes | None) -> bytes:
     return b"%d" % (-1 if data is None else len(data))
 
 
-def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
+def json_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes under a name that says how they are written."""
     if data is None:
         return {name: None}
     try:
