@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from tidelog.cli._filters import message_filter
 from tidelog.cli._formats import formatter
 from tidelog.cli._options import (
     add_client_options,
@@ -19,6 +20,16 @@ from tidelog.cli._options import (
     client_config,
     pairs,
     some_topics,
+)
+from tidelog.cli._reading import (
+    EARLIEST,
+    LATEST,
+    POLL_RECORDS,
+    POLL_S,
+    Ended,
+    offsets_at,
+    partitions_of,
+    start_reading,
 )
 from tidelog.cli._times import parse_time
 from tidelog.errors import SettingsError
@@ -33,13 +44,6 @@ EXAMPLE = r"""examples:
   tidelog consume greetings --from-beginning
   tidelog consume orders --since 10m --format '%T %k: %v\n'
   tidelog consume orders --group billing -n 100 --format json"""
-
-Ended = Callable[[bool], bool]
-"""Whether all has been read that there was; it is told whether the last poll brought nothing."""
-
-_POLL_S = 0.25
-_POLL_RECORDS = 5_000
-_LATEST, _EARLIEST = -1, -2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-F", "--follow", action="store_true", help="wait for more, also into a pipe")
     add("--timeout-ms", type=int, metavar="MS", help="end when none came for so long")
     add("-f", "--format", help="json, or text with %%k key %%v value %%p %%o %%t %%T %%d %%h")
+    add("--where", action="append", metavar="TEST", help="only such: key=a, value~text, header.h=b")
     add("--property", action="append", metavar="NAME=VALUE", help=argparse.SUPPRESS)
     add("--read-committed", action="store_true", help="nothing of open or aborted transactions")
 
@@ -88,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             consumer.subscribe(some_topics(arguments))
             ended = _group_end(consumer)
         else:
-            ended = _assign(consumer, arguments)
+            ended = _assign(consumer, config, arguments)
         _print(_until_told(consumer, arguments, ended), show)
     return 0
 
@@ -106,16 +111,21 @@ def _until_told(
     """Polls until the count, the time or the end is reached, whichever the caller asked for."""
     left: int | None = arguments.max_messages
     until = _moment(arguments.until)
+    fits = message_filter(arguments.where or (), int(time.time() * 1000))
     stops_at_end = not _follows(arguments)
     quiet_since = time.monotonic()
     while left is None or left > 0:
-        most = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
-        messages = consumer.poll(most, timeout=_POLL_S)
+        most = POLL_RECORDS if left is None else min(left, POLL_RECORDS)
+        messages = consumer.poll(most, timeout=POLL_S)
         if messages:
             quiet_since = time.monotonic()
             if left is not None:
                 left -= len(messages)
-            yield [each for each in messages if until is None or each.timestamp < until]
+            yield [
+                each
+                for each in messages
+                if (until is None or each.timestamp < until) and fits(each)
+            ]
         if stops_at_end and ended(not messages):
             return
         if arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:
@@ -129,43 +139,11 @@ def _follows(arguments: argparse.Namespace) -> bool:
     return bool(waits) or sys.stdout.isatty()
 
 
-def _assign(consumer: "Consumer", arguments: argparse.Namespace) -> Ended:
-    """Take the partitions and go to the start; the answer tells whether all has been read that was there."""
-    wanted = _partitions(arguments)
-    ends = _found(consumer, wanted, _LATEST)
-    starts = _starts(consumer, wanted, ends, arguments)
-    # Only now: a fetch that is under way from another place would have to run out first.
-    consumer.assign(wanted)
-    for tp in wanted:
-        consumer.seek(tp.topic, tp.partition, starts[tp])
-    remaining = {tp for tp in wanted if starts[tp] < ends[tp]}
-
-    def ended(quiet: bool) -> bool:
-        for tp in list(remaining):
-            if consumer.position(*tp) >= ends[tp]:
-                remaining.discard(tp)
-        return not remaining
-
-    return ended
-
-
-def _partitions(arguments: argparse.Namespace) -> list[TopicPartition]:
-    from tidelog.client.admin import Admin
-
-    topics = some_topics(arguments)
-    with Admin(client_config(arguments)) as admin:
-        described = admin.describe_topics(topics)
-    for each in arguments.partition or ():
-        for topic in described.values():
-            if each not in range(len(topic.partitions)):
-                last = len(topic.partitions) - 1
-                raise SettingsError(f"--partition {each}: topic {topic.name} has 0 to {last}")
-    return [
-        TopicPartition(topic.name, part.partition)
-        for topic in described.values()
-        for part in topic.partitions
-        if not arguments.partition or part.partition in arguments.partition
-    ]
+def _assign(consumer: "Consumer", config: dict[str, str], arguments: argparse.Namespace) -> Ended:
+    """Take the partitions and go to the start."""
+    wanted = partitions_of(config, some_topics(arguments), arguments.partition)
+    ends = offsets_at(consumer, wanted, LATEST)
+    return start_reading(consumer, _starts(consumer, wanted, ends, arguments), ends)
 
 
 def _starts(
@@ -176,7 +154,7 @@ def _starts(
 ) -> dict[TopicPartition, int]:
     """Where to begin in each partition."""
     if arguments.since:
-        found = _found(consumer, wanted, _moment(arguments.since) or 0)
+        found = offsets_at(consumer, wanted, _moment(arguments.since) or 0)
         return {tp: each if each >= 0 else ends[tp] for tp, each in found.items()}
     where = arguments.offset
     if where is None:
@@ -184,7 +162,7 @@ def _starts(
         where = "end" if at_end else "beginning"
     if where in ("end", "latest"):
         return ends
-    begins = _found(consumer, wanted, _EARLIEST)
+    begins = offsets_at(consumer, wanted, EARLIEST)
     if where in ("beginning", "start", "earliest"):
         return begins
     try:
@@ -198,19 +176,12 @@ def _starts(
     return dict.fromkeys(wanted, number)
 
 
-def _found(
-    consumer: "Consumer", wanted: list[TopicPartition], moment: int
-) -> dict[TopicPartition, int]:
-    found = consumer.find_offsets(dict.fromkeys(wanted, moment))
-    return {tp: each.offset for tp, each in found.items()}
-
-
 def _group_end(consumer: "Consumer") -> Ended:
     def ended(quiet: bool) -> bool:
         mine = consumer.assigned()
         if not mine or not quiet:
             return False
-        ends = consumer.find_offsets(dict.fromkeys(mine, _LATEST))
+        ends = consumer.find_offsets(dict.fromkeys(mine, LATEST))
         return all(consumer.position(*tp) >= ends[tp].offset for tp in mine)
 
     return ended
