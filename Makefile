@@ -6,7 +6,7 @@
 #                 without those clients: make test PEERS=no
 #   make check    format, lint, types, layers
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
-#   make bench    the benchmarks, see benchmarks/README.md
+#   make bench    every benchmark; each also runs by itself: .venv/bin/python benchmarks/broker.py
 #   make docs     write the generated reference pages again
 #   make clean    remove everything that the above have made, except ./data
 
@@ -16,13 +16,14 @@ PEERS ?= yes
 FUZZ_SECONDS ?= 300
 WORKERS ?= 2
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
 .PHONY: run test check peers bench docs fuzz clean
 
 run: .venv/installed
-	exec $(BIN)/tidelog serve $(ARGS)
+	@exec $(BIN)/tidelog serve $(ARGS)
 
 # Process-level tests measure themselves by progress, not by time, but they want a core each: they run after
 # the others, on fewer workers.
@@ -40,7 +41,7 @@ check: .venv/dev
 peers: .peers/installed
 
 bench: .venv/dev
-	$(BIN)/python -m benchmarks $(ARGS)
+	for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each $(ARGS) || exit 1; done
 
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py
@@ -55,19 +56,23 @@ clean:
 
 # Stamps: set-up is done again only when what it depends on has changed.
 
-.venv/pip:
-	$(PYTHON) -c 'import sys; sys.exit("tidelog needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 run" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
-	touch $@
+.venv/made:
+	@$(PYTHON) -c 'import sys; sys.exit("tidelog needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 run" if sys.version_info < (3, 11) else 0)'
+	@echo "Set-up, once: making the virtual environment .venv"
+	@$(PYTHON) -m venv .venv
+	@touch $@
 
-.venv/installed: .venv/pip pyproject.toml $(wildcard setup.py) $(KERNEL)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
-	touch $@
+.venv/installed: .venv/made pyproject.toml $(wildcard setup.py) $(KERNEL)
+	@echo "Set-up, once: compiling the kernel and installing tidelog into .venv, about a minute"
+	@$(PIP) -e .
+	@$(BIN)/python -c 'from tidelog.kernel import COMPILED; COMPILED or print("The kernel could not be compiled, so it is interpreted: everything works, but slower. With a C compiler: make clean run")'
+	@touch $@
 
 .venv/dev: .venv/installed pyproject.toml
-	$(BIN)/python -m pip install -q --disable-pip-version-check --group dev
-	touch $@
+	@echo "Set-up, once: installing the tools for checks and tests into .venv"
+	@$(PIP) --upgrade "pip>=25.1"
+	@$(PIP) --group dev
+	@touch $@
 
 .peers/installed: scripts/peers.sh
 	scripts/peers.sh

@@ -3,6 +3,7 @@
 The extensions are optional: without a C compiler the install goes on and the `.py` files are used as they are.
 """
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,6 +60,13 @@ class BuildAllOrNone(build_ext):
             self.warn(f"the kernel could not be compiled and will be interpreted, slower: {error}")
             for extension in self.extensions:
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+
+    def copy_file(self, source, target, *rest, **options):  # type: ignore[no-untyped-def]
+        """Replace `target` at once: a process that has the old library mapped must not see it change."""
+        half = f"{target}.tmp"
+        copied = super().copy_file(source, half, *rest, **options)
+        os.replace(half, target)
+        return target, copied[1]
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})

@@ -16,8 +16,24 @@ from tidelog.names import TopicPartition
 from tidelog.records.batch import parse_header
 from tidelog.records.builder import build_batch
 from tidelog.storage.config import LogConfig
-from tidelog.storage.files import LocalFiles
+from tidelog.storage.files import File, Files, LocalFile, LocalFiles
 from tidelog.storage.manager import LogManager
+
+
+class UnsyncedFiles(LocalFiles):
+    """Fills the disk without waiting for it; only the loading is measured."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        file = super().open(path, create=create)
+        return UnsyncedFile(path, os.dup(file.fileno()))
+
+    def sync_directory(self, path: str) -> None:
+        return
+
+
+class UnsyncedFile(LocalFile):
+    def datasync(self) -> None:
+        return
 
 
 def main() -> None:
@@ -26,7 +42,7 @@ def main() -> None:
     try:
         fill(root, partitions)
         before = time.perf_counter()
-        logs = manager(root)
+        logs = manager(root, LocalFiles())
         logs.start(broker_id=0, cluster_id="benchmark")
         seconds = time.perf_counter() - before
         descriptors = len(os.listdir("/proc/self/fd"))
@@ -39,7 +55,7 @@ def main() -> None:
 
 
 def fill(root: str, partitions: int) -> None:
-    logs = manager(root)
+    logs = manager(root, UnsyncedFiles())
     logs.start(broker_id=0, cluster_id="benchmark")
     batch = build_batch([(1_700_000_000_000, b"key", b"value" * 20, ())], producer_id=7, producer_epoch=0, base_sequence=0)  # fmt: skip
     header = parse_header(batch)
@@ -55,8 +71,8 @@ def fill(root: str, partitions: int) -> None:
     print(f"stopped cleanly in {time.perf_counter() - before:.2f} s")
 
 
-def manager(root: str) -> LogManager:
-    return LogManager([root], files=LocalFiles(), clock=SystemClock(), config=LogConfig())
+def manager(root: str, files: Files) -> LogManager:
+    return LogManager([root], files=files, clock=SystemClock(), config=LogConfig())
 
 
 if __name__ == "__main__":

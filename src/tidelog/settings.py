@@ -146,6 +146,13 @@ def one_of(*allowed: str) -> Check:
 _DECLARED: dict[type[Section], tuple[Declared, ...]] = {}
 
 
+def _whole(text: str) -> int:
+    value = int(text)
+    if "_" in text or not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(text)
+    return value
+
+
 def _boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
@@ -155,7 +162,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 _PARSERS: dict[Any, Callable[[str], Any]] = {
-    int: int,
+    int: _whole,
     float: float,
     str: str.strip,
     bool: _boolean,

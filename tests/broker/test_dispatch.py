@@ -110,6 +110,17 @@ def test_no_frame_does_more_than_close_its_connection(tmp_path_factory, key, ver
 
 
 def test_handlers_are_found_by_their_files():
-    table = Handlers().by_key()
-    assert {0, 1, 2, 18} <= set(table)
-    assert all(handler.api_key == key for key, handler in table.items())
+    keys = [handler.api_key for handler in Handlers()]
+    assert {0, 1, 2, 18} <= set(keys)
+    assert keys == sorted(set(keys))
+
+
+def test_a_handler_comes_alone_and_the_rest_one_by_one():
+    handlers = Handlers()
+    assert handlers.get(12).name == "Heartbeat"
+    assert handlers.get(12) is handlers.get(12)
+    assert handlers.get(4) is None  # LeaderAndIsr: nobody serves it
+    steps = 0
+    while handlers.load_next():
+        steps += 1
+    assert steps + 2 == len(list(handlers))

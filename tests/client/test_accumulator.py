@@ -90,12 +90,13 @@ def test_a_sealed_batch_reads_back() -> None:
     ]
 
 
-def test_a_batch_that_comes_back_is_queued_by_its_sequence() -> None:
+def test_batches_that_come_back_are_queued_where_they_were() -> None:
     queue = PartitionQueue(TopicPartition("t", 0))
     batches = [Batch(queue.partition, 0, 0) for _ in range(5)]
-    for sequence, batch in zip((10, 20, 30, -1, -1), batches, strict=True):
-        batch.base_sequence = sequence
-    queue.batches.extend(batches[3:])
+    for batch in batches:
+        queue.add(batch)
+    for _ in range(3):
+        queue.batches.popleft()
     for batch in (batches[1], batches[0], batches[2]):
         queue.put_back(batch)
     assert list(queue.batches) == batches

@@ -1,5 +1,6 @@
 """The producer against a real broker."""
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -79,6 +80,14 @@ def test_serializers_and_an_own_partitioner(bootstrap: str, topic: str) -> None:
         placed = [producer.send(topic, value, key="same") for value in range(6)]
     assert [each.result().partition for each in placed] == [0, 1, 2, 0, 1, 2]
     assert everything(bootstrap, topic, 2) == [b"2", b"5"]
+
+
+def test_a_set_of_messages_may_hold_nulls_and_fill_many_batches(bootstrap: str, topic: str) -> None:
+    sent = [b"x" * 100, None, b"", b"y" * 3000] * 50
+    with Producer(bootstrap_servers=bootstrap, batch_size=2000) as producer:
+        deliveries = producer.send_many(topic, iter(sent))
+    assert len(deliveries) == len(sent)
+    assert len({each.result()[:3] for each in deliveries}) == len(sent)
 
 
 def test_callbacks_and_threads(bootstrap: str, topic: str) -> None:
@@ -171,6 +180,20 @@ def test_errors_name_the_value_and_the_cure(bootstrap: str, topic: str) -> None:
         Producer(bootstrap_servers="localhost")
     with pytest.raises(SettingsError, match="at most 5"):
         Producer(bootstrap_servers=bootstrap, max_in_flight_requests_per_connection=6)
+
+
+def test_a_forked_child_is_told(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"x").result(10)
+        child = os.fork()
+        if not child:
+            try:
+                producer.send(topic, b"y")
+            except TidelogError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert producer.send(topic, b"z").result(10)
 
 
 def test_flush_leaves_nothing_behind(bootstrap: str, topic: str) -> None:

@@ -182,7 +182,7 @@ async def test_topics_that_change_and_patterns(world):
     assert response.member_epoch == 3, "the old partitions must be given up first"
     response = await world.consumer_beat("m1", 3, topic_partitions=[])
     assert told(response) == [0]
-    for pattern in ("(", "(?=a)", r"(a)\1", "(a+)+", ".*.*.*.*"):
+    for pattern in ("(", "(?=a)", r"(a)\1", "a**", "[b-a]"):
         with pytest.raises(InvalidRegularExpression):
             await world.consumer_beat("m1", 4, subscribed_topic_regex=pattern)
 

@@ -8,7 +8,8 @@ import pytest
 
 from tidelog.testing.local_broker import LocalBroker
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `load`: tests are imported without a package
+# For `load` and `wire`: tests are imported without a package.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fuzz")]
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ class Load:
         self.partitions = partitions
         self.sent = 0
         self.acknowledged: list[int] = []
+        self.acknowledged_offset = [-1] * partitions
+        """The highest offset that was acknowledged in each partition."""
         self.failed: list[KafkaError] = []
         self._padding = b"." * 100
         self._changed = threading.Condition()
@@ -118,6 +120,9 @@ class Load:
                 self.failed.append(error)
             else:
                 self.acknowledged.append(int((message.value() or b"").split()[0]))
+                partition, offset = message.partition() or 0, message.offset() or 0
+                highest = self.acknowledged_offset[partition]
+                self.acknowledged_offset[partition] = max(highest, offset)
             self._changed.notify_all()
 
 

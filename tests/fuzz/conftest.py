@@ -24,4 +24,22 @@ def broker() -> Iterator[LocalBroker]:
         yield broker
         assert broker.process is not None
         assert broker.process.poll() is None, "the broker has ended:\n" + broker.log()[-5000:]
-        assert "Traceback" not in broker.log(), broker.log()[-10000:]
+        found = tracebacks(broker.log())
+        assert not found, f"{len(found)} kinds of traceback:\n\n" + "\n\n".join(found)
+
+
+def tracebacks(log: str) -> list[str]:
+    """The different tracebacks in a log, each once, with the line before it."""
+    found: dict[str, str] = {}
+    block: list[str] = []
+    before = ""
+    for line in [*log.splitlines(), ""]:
+        if line.startswith("Traceback"):
+            block = [before, line]
+        elif block:
+            block.append(line)
+            if line and not line.startswith(" "):
+                found.setdefault("\n".join(block[-3:-1]), "\n".join(block))
+                block = []
+        before = line
+    return list(found.values())

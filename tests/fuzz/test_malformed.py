@@ -236,7 +236,8 @@ def test_a_decompression_bomb(broker: LocalBroker, wire: Wire) -> None:
     partition = ListOffsetsPartition(partition_index=0, timestamp=NOW)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="plain", partitions=[partition])])
     wire.call(request, 5, ListOffsetsResponse)
-    assert memory_bytes(broker.pid) - before < 300 * 1024 * 1024
+    # One batch unfolds to 64 MiB at most (records/compression.py); the request itself comes on top.
+    assert memory_bytes(broker.pid) - before < 128 * 1024 * 1024
 
 
 def test_many_large_requests_that_never_end(broker: LocalBroker) -> None:

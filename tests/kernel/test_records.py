@@ -130,3 +130,51 @@ def test_a_forged_count_makes_nothing(kernel):
         kernel.decode_records(data, 0, len(data), 2**31 - 1, 0, 1)
     with pytest.raises(InvalidRecord):
         kernel.decode_records(data, 0, len(data), 0, 0, 1)
+
+
+@given(
+    rows=rows,
+    base_timestamp=st.integers(-1, 2**45),
+    oldest=st.integers(0, 2**45),
+    span=st.integers(0, 2**44),
+    first=st.integers(0, 20),
+    most=st.integers(1, 5),
+)
+def test_times_outside_of_bounds(kernel, rows, base_timestamp, oldest, span, first, most):
+    data = kernel.encode_records(rows, base_timestamp)
+    newest = oldest + span
+    expected = [
+        (index, index, row[0])
+        for index, row in enumerate(rows)
+        if not oldest <= row[0] <= newest and index >= first
+    ]
+    found = kernel.times_outside(
+        data, 0, len(data), len(rows), base_timestamp, oldest, newest, first, most, True
+    )
+    assert found == expected[:most]
+
+
+@given(
+    rows=rows.filter(bool),
+    changes=st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=4),
+)
+def test_what_passes_the_walk_can_be_decoded(kernel, rows, changes):
+    data = kernel.encode_records(rows, 5)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    try:
+        kernel.times_outside(data, 0, len(data), len(rows), 5, -(2**62), 2**62, 0, 99, True)
+    except InvalidRecord:
+        return
+    found = kernel.decode_records(data, 0, len(data), len(rows), 0, 5)
+    assert [row[0] for row in found] == list(range(len(rows)))
+
+
+def test_offset_deltas_must_count_up_where_they_are_to_be_dense(kernel):
+    data = kernel.encode_records([(1, b"a", None, ()), (1, b"b", None, ())], 1, [0, 9])
+    assert kernel.times_outside(data, 0, len(data), 2, 1, 5, 9, 0, 9, False) == [
+        (0, 0, 1),
+        (1, 9, 1),
+    ]
+    with pytest.raises(InvalidRecord, match="offset delta 9"):
+        kernel.times_outside(data, 0, len(data), 2, 1, 5, 9, 0, 9, True)

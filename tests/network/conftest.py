@@ -80,9 +80,9 @@ class Rig:
 async def rig_of() -> AsyncIterator[Callable[..., Rig]]:
     rigs: list[Rig] = []
 
-    def make(serve, **settings) -> Rig:
+    def make(serve, serve_run=None, **settings) -> Rig:
         config = NetworkConfig(**settings)
-        hub = Hub(serve, config, asyncio.get_running_loop())
+        hub = Hub(serve, config, asyncio.get_running_loop(), serve_run=serve_run)
         listener = Listener(open_socket("127.0.0.1", 0, config), "PLAINTEXT", hub)
         listener.start()
         rig = Rig(hub, listener)

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.errors import ProtocolError
 from tidelog.network.answer import Deferred
+from tidelog.network.connection import Connection
 from tidelog.network.flow import FRAGMENT_BYTES, PIPELINED_MAX, RECEIVE_BYTES
 
 
@@ -213,19 +214,45 @@ async def test_a_peer_that_stops_sending_still_gets_its_answers(rig_of):
 
 async def test_memory_for_unfinished_requests_is_bounded(rig_of):
     rig = rig_of(echo, queued_max_request_bytes=1_000_000)
-    greedy, modest = await rig.connect(), await rig.connect()
+    first, second, small = await rig.connect(), await rig.connect(), await rig.connect()
     body = bytes(1_500_000)
-    await greedy.send(framed(body)[:400_000])
+    await first.send(framed(body)[:1_200_000])
     await rig.settle(lambda: rig.hub.memory.full)
-    await modest.send(framed(b"patience"))
-    answer = asyncio.ensure_future(modest.receive())
+    held = rig.hub.memory.used
+    await small.send(framed(b"not held up"))
+    assert await small.receive() == b"not held up"
+    second.writer.write(framed(body))
+    answers = [asyncio.ensure_future(each.receive()) for each in (first, second)]
     await rig.breathe()
-    assert not answer.done()
-    finished = asyncio.ensure_future(greedy.receive())
-    await greedy.send(framed(body)[400_000:])
-    assert await finished == body
-    assert await answer == b"patience"
+    assert rig.hub.memory.used < held + 3_000_000
+    assert not answers[1].done(), "it waits until the first is through"
+    await first.send(framed(body)[1_200_000:])
+    assert await asyncio.gather(*answers) == [body, body]
     await rig.settle(lambda: rig.hub.memory.used == 0)
+
+
+async def test_promises_of_large_requests_hold_up_nobody(rig_of):
+    rig = rig_of(echo, queued_max_request_bytes=1_000_000)
+    for _ in range(5):
+        await (await rig.connect()).send(struct.pack(">i", 90 << 20) + bytes(70_000))
+    other = await rig.connect()
+    for size in (10, 100_000):
+        await other.send(framed(bytes(size)))
+        if size < 1000:
+            assert await other.receive() == bytes(size)
+
+
+async def test_many_begun_requests_cost_what_they_have_sent(rig_of):
+    """Each may take room beforehand only while there is plenty of it."""
+    rig = rig_of(echo, queued_max_request_bytes=8_000_000)
+    clients = [await rig.connect() for _ in range(60)]
+    for client in clients:
+        await client.send(struct.pack(">i", 50_000_000) + bytes(1000))
+    await rig.settle(lambda: len(rig.hub.memory._holders) == 60)
+    assert rig.hub.memory.used < 8_000_000
+    other = await rig.connect()
+    await other.send(framed(b"small"))
+    assert await other.receive() == b"small"
 
 
 async def test_a_forged_length_costs_no_memory(rig_of):
@@ -282,4 +309,104 @@ async def test_idle_connections_are_closed_by_the_sweep(rig_of):
     assert rig.hub.connections
     rig.hub.sweep()
     assert not rig.hub.connections
+    assert await client.ended()
+
+
+async def test_frames_that_come_together_may_be_served_together(rig_of):
+    served = []
+
+    def serve(peer, frame):
+        served.append(bytes(frame))
+        return framed(bytes(frame))
+
+    def serve_run(peer, buffer, pos, end):
+        stop = bytes(buffer[:end]).rfind(framed(b"alone"))
+        if stop <= pos:
+            return pos, b""
+        served.append(bytes(buffer[pos:stop]))
+        return stop, bytes(buffer[pos:stop])
+
+    client = await rig_of(serve, serve_run).connect()
+    run = framed(b"a") + framed(b"b") + framed(b"c")
+    await client.send(run + framed(b"alone") + framed(b"after") + framed(b"last"))
+    assert [await client.receive() for _ in range(6)] == [
+        b"a",
+        b"b",
+        b"c",
+        b"alone",
+        b"after",
+        b"last",
+    ]
+    assert served == [run, b"alone", b"after", b"last"]
+
+
+async def test_a_single_frame_is_no_run(rig_of):
+    def serve_run(peer, buffer, pos, end):
+        raise AssertionError
+
+    client = await rig_of(echo, serve_run).connect()
+    await client.send(framed(b"one"))
+    assert await client.receive() == b"one"
+
+
+async def test_the_answers_of_a_run_wait_for_their_turn(rig_of):
+    waiting = []
+
+    def serve(peer, frame):
+        waiting.append(Deferred(pipelined=True))
+        return waiting[-1]
+
+    def serve_run(peer, buffer, pos, end):
+        if bytes(buffer[pos + 4 : pos + 5]) == b"r":
+            return end, bytes(buffer[pos:end])
+        return pos, b""
+
+    rig = rig_of(serve, serve_run)
+    client = await rig.connect()
+    await client.send(framed(b"slow"))
+    await rig.settle(lambda: len(waiting) == 1)
+    await client.send(framed(b"r1") + framed(b"r2"))
+    await rig.breathe()
+    waiting[0].resolve(framed(b"slow"))
+    assert [await client.receive() for _ in range(3)] == [b"slow", b"r1", b"r2"]
+
+
+async def test_all_that_have_sent_something_are_served_before_the_first_is_answered(
+    rig_of, monkeypatch
+):
+    seen = []
+
+    def serve(peer, frame):
+        seen.append("served")
+        return framed(bytes(frame))
+
+    sent = Connection.send_now
+
+    def send_now(connection):
+        seen.append("sent")
+        sent(connection)
+
+    monkeypatch.setattr(Connection, "send_now", send_now)
+    rig = rig_of(serve)
+    socks = [rig.raw() for _ in range(3)]
+    await rig.settle(lambda: len(rig.hub.connections) == 3)
+    for sock in socks:
+        sock.send(framed(b"x"))
+    await rig.settle(lambda: len(seen) == 6)
+    for sock in socks:
+        assert sock.recv(100) == framed(b"x")
+        sock.close()
+    assert seen == ["served"] * 3 + ["sent"] * 3
+
+
+async def test_a_connection_that_finishes_before_its_answer_is_sent_sends_it(rig_of):
+    def serve(peer, frame):
+        for connection in list(rig.hub.connections):
+            rig.hub.loop.call_soon(connection.finish)  # before the answer's turn
+        return framed(bytes(frame))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"last"))
+    assert await client.receive() == b"last"
     assert await client.ended()

@@ -89,17 +89,19 @@ async def test_a_peer_that_vanishes_while_it_is_sent_to(rig_of, data):
     await rig.settle(lambda: not rig.hub.connections)
 
 
-def test_memory_bound_wakes_who_waits_one_after_the_other():
+def test_memory_bound_lets_the_oldest_finish_and_then_the_others():
     bound, woken = MemoryBound(10), []
-    bound.reserve(12)
-
-    def first():
-        woken.append("first")
-        bound.reserve(10)
-
-    bound.when_free(first)
-    bound.when_free(lambda: woken.append("second"))
-    bound.release(12)
-    assert woken == ["first"]
-    bound.release(10)
-    assert woken == ["first", "second"]
+    bound.hold("first", 12)
+    bound.hold("second", 3)
+    assert bound.may_read("first")
+    assert not bound.may_read("second")
+    bound.wait("second", lambda: woken.append("second"))
+    bound.wait("third", lambda: woken.append("third"))
+    bound.hold("first", 20)
+    assert bound.used == 23
+    bound.hold("second", 11)
+    bound.release("first")
+    assert woken == ["second"], "it is the oldest now, although the bound is exceeded"
+    bound.release("second")
+    assert woken == ["second", "third"]
+    assert bound.used == 0

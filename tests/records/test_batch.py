@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from tidelog.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
 from tidelog.kernel import check_batch
 from tidelog.records import Codec, build_batch, iterate_batches, parse_header, read_records
+from tidelog.records.batch import MAX_RECORDS, first_not_older
 from tidelog.records.builder import assemble
+from tidelog.records.compression import compress
 
 ROWS = [(1000, b"k", b"v", ()), (990, None, b"", (("h", None), ("h", b"2")))]
 
@@ -115,3 +117,34 @@ def test_damaged_batches_raise_our_errors_only(codec, changes):
         batch[place % len(batch)] = byte
     with contextlib.suppress(CorruptMessage, InvalidRecord, UnsupportedCompressionType):
         read_records(batch, limit_bytes=100_000)
+
+
+def test_more_records_than_anyone_sends_are_not_looked_into():
+    body = bytes.fromhex("0c0000000100 00") * (MAX_RECORDS + 1)
+    header = parse_header(build_batch(ROWS))._replace(
+        attributes=int(Codec.ZSTD), count=MAX_RECORDS + 1, last_offset_delta=MAX_RECORDS
+    )
+    batch = assemble(header, compress(Codec.ZSTD, body))
+    with pytest.raises(InvalidRecord, match="are the most"):
+        read_records(batch)
+
+
+@given(
+    times=st.lists(st.integers(0, 50), min_size=1, max_size=20),
+    target=st.integers(0, 60),
+    start=st.integers(0, 25),
+    codec=st.sampled_from(Codec),
+    appended=st.booleans(),
+)
+def test_the_first_record_that_is_not_older(times, target, start, codec, appended):
+    rows = [(time, None, b"v", ()) for time in times]
+    batch = build_batch(rows, base_offset=5, codec=codec, log_append_time=30 if appended else None)
+    expected = next(
+        (
+            (record.timestamp, record.offset)
+            for record in read_records(batch)
+            if record.timestamp >= target and record.offset >= start
+        ),
+        None,
+    )
+    assert first_not_older(batch, 0, target, from_offset=start) == expected

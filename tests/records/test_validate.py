@@ -213,3 +213,32 @@ def test_damage_gives_kafka_errors_only(codec, policy, stored, changes, sealed):
         return
     result = batch if made is None else made
     assert header == check_batch(result, 0, len(result))
+
+
+def test_a_compacted_topic_takes_only_what_its_cleaner_can_read():
+    batch = build_batch(ROWS)
+    broken = bytearray(batch)
+    broken[-1] = 0x20  # the last record claims headers that are not there
+    with pytest.raises(InvalidRecord):
+        validate(
+            assemble(parse_header(broken), broken[61:]), LogConfig(cleanup_policy=("compact",))
+        )
+    gap = build_batch(ROWS, offset_deltas=[0, 7])
+    gap = assemble(parse_header(gap)._replace(last_offset_delta=1), gap[61:])
+    with pytest.raises(InvalidRecord, match="offset delta 7"):
+        validate(gap, LogConfig(cleanup_policy=("compact",)))
+
+
+def test_very_many_bad_records_are_not_all_named():
+    batch = build_batch([(NOW - HOUR, None, b"", ())] * 5000)
+    with pytest.raises(RefusedRecords, match="5000 of 5000") as refused:
+        validate(batch, LogConfig(cleanup_policy=("compact",)))
+    assert len(refused.value.record_errors) == 1000
+    with pytest.raises(RefusedTimestamps, match="5000 of 5000") as late:
+        validate(batch, LogConfig(message_timestamp_before_max_ms=1000))
+    assert len(late.value.record_errors) == 1000
+
+
+def test_what_a_batch_may_unfold_to_follows_from_the_largest_batch():
+    assert Rules.of(LogConfig()).limit_bytes == 64 << 20
+    assert Rules.of(LogConfig(max_message_bytes=10 << 20)).limit_bytes == 160 << 20

@@ -31,6 +31,7 @@ class LogBench:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        progress: Any = None,
         **config: Any,
     ) -> Log:
         return Log.open(
@@ -42,6 +43,7 @@ class LogBench:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
+            progress=progress,
         )
 
     def reopen_clean(self, log: Log, **config: Any) -> Log:

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from tidelog.records.batch import iterate_batches, parse_header, read_records
 from tidelog.records.builder import build_batch
 from tidelog.records.compression import Codec
 from tidelog.storage.checkpoints import read_offsets
-from tidelog.storage.cleaner import Cleaner, CleanerConfig
+from tidelog.storage.cleaner import Cleaner
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.cleaner_process import WorkerLost, WorkerProcess
 from tidelog.storage.cleaner_worker import Begin, Work
 from tidelog.storage.compaction import CLEANER_CHECKPOINT
@@ -23,6 +25,7 @@ from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
+from tidelog.testing.faulty_files import Died, Fault, FaultyFiles, at, on
 from tidelog.testing.manual_clock import ManualClock
 
 PARTITION = TopicPartition("orders", 0)
@@ -216,19 +219,19 @@ async def test_corrupt_bytes_make_a_log_uncleanable(tmp_path, caplog) -> None:
     assert [each.size for each in bench.log.segments] == sizes
     assert await bench.cleaner.clean_once() is None
     assert len(caplog.records) == 1
-    bench.cleaner.forget(PARTITION)
+    await bench.cleaner.forget(PARTITION)
     assert not bench.cleaner.uncleanable
 
 
 async def test_a_disk_that_is_full_costs_a_pass_and_a_rest(tmp_path, caplog) -> None:
     bench = Bench(str(tmp_path))
     bench.overwrite(30)
-    before = read_all(bench.log)
-    files = CrashingFiles(crash_at=3, crash=lambda: OSError(28, "No space left on device"))
-    bench.worker = InlineWorker(files)
+    before = state_of(bench.log)
+    plan = on("write", ".log.cleaned", Fault.SHORT)
+    bench.worker = InlineWorker(FaultyFiles(str(tmp_path), plan=plan))
     assert await bench.cleaner.clean_once() is None
     assert "No space left" in caplog.text
-    assert read_all(bench.log) == before
+    assert state_of(bench.log) == before
     bench.worker = InlineWorker(bench.files)
     bench.cleaner._idle_workers.clear()
     assert await bench.cleaner.clean_once() is None  # rests
@@ -245,6 +248,22 @@ async def test_truncation_moves_the_checkpoint_back(tmp_path) -> None:
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
     bench.cleaner.truncated(bench.log, 60)
     assert bench.cleaner._checkpoint_of(bench.log)[PARTITION] == 50
+
+
+async def test_a_deleted_log_is_forgotten_for_good(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    await bench.cleaner.clean_once()
+    await bench.cleaner.forget(PARTITION)
+    assert read_offsets(bench.files, str(tmp_path / CLEANER_CHECKPOINT)) == {}
+
+
+async def test_a_checkpoint_past_the_end_is_not_believed(tmp_path) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    bench.cleaner._checkpoint_of(bench.log)[PARTITION] = 10_000
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert len(read_all(bench.log)) < 100
 
 
 async def test_only_compacted_logs_are_looked_at(tmp_path) -> None:
@@ -277,41 +296,8 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
 # ---------------------------------------------------------------------- crashes
 
 
-class Crash(BaseException):
-    """The process is gone."""
-
-
-class CrashingFiles(LocalFiles):
-    """Stops everything at the n-th change to the disk."""
-
-    def __init__(self, crash_at: int, crash: Callable[[], BaseException] = Crash) -> None:
-        self.left = crash_at
-        self.crash = crash
-
-    def open(self, path: str, *, create: bool = False) -> Any:
-        if create:
-            self._step()
-        return super().open(path, create=create)
-
-    def rename(self, source: str, target: str) -> None:
-        self._step()
-        super().rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self._step()
-        super().remove(path)
-
-    def sync_directory(self, path: str) -> None:
-        self._step()
-        super().sync_directory(path)
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise self.crash()
-
-
-async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path) -> None:
+@pytest.mark.parametrize("afterwards", ["kill", "cut_power"])
+async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path, afterwards) -> None:
     reference = Bench(str(tmp_path / "reference"))
     reference.overwrite(5, roll=True)
     valid: list[Any] = []  # before the first group, and after each of them
@@ -320,18 +306,21 @@ async def test_a_crash_at_any_step_leaves_old_or_new(tmp_path) -> None:
     valid.append(read_all(reference.log))
     assert len(valid[-1]) < len(valid[0])
     seen: list[int] = []
-    for step in range(1, 1000):
-        files = CrashingFiles(1 << 60)
+    for step in range(1000):
+        files = FaultyFiles(str(tmp_path / str(step)))
         bench = Bench(str(tmp_path / str(step)), files)
         bench.overwrite(5, roll=True)
-        files.left = step
+        bench.log.flush()
+        files.sync_directory(bench.root)
+        fault = (Fault.DIE, Fault.DIE_TORN, Fault.DIE_AFTER)[step % 3]
+        files.plan = at(len(files.points) + step, fault)
         try:
             assert await bench.cleaner.clean_once() == PARTITION
-        except Crash:
+        except Died:
             finished = False
         else:
             finished = True
-        files.left = 1 << 60
+        bench.files = files.kill() if afterwards == "kill" else files.cut_power(seed=step)
         found = read_all(bench.open())
         seen.append(next(i for i, each in enumerate(valid) if set(each) <= set(found)))
         # Recovery may keep an old segment of a group of which nothing was left: the next pass cleans it again.
@@ -428,6 +417,29 @@ async def test_a_killed_worker_is_noticed_and_replaced(tmp_path, caplog) -> None
     await cleaner.stop_workers()
 
 
+async def test_the_cleaner_survives_what_nobody_foresaw(tmp_path, caplog) -> None:
+    bench = Bench(str(tmp_path))
+    bench.overwrite(30)
+    tries = 0
+
+    async def start() -> InlineWorker:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RuntimeError("no process today")
+        return bench.worker
+
+    cleaner = bench.new_cleaner(start, backoff_ms=0)
+    cleaned = asyncio.Event()
+    bench.worker.before_group = cleaned.set
+    task = asyncio.create_task(cleaner.run())
+    await cleaned.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "no process today" in caplog.text
+
+
 async def test_the_worker_ends_with_its_parent() -> None:
     worker = await WorkerProcess.start()
     stdin = worker._process.stdin
@@ -453,3 +465,71 @@ async def test_cancelling_ends_the_worker(tmp_path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert worker._process.returncode == -9
+
+
+BOTH = replace(CONFIG, cleanup_policy=("compact", "delete"), retention_ms=100_000)
+
+
+async def test_compact_and_delete_keeps_the_latest_of_what_is_not_too_old(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=BOTH)
+    log = bench.log
+    bench.append(*((b"old-%d" % key, b"x" * 100) for key in range(10)))
+    bench.overwrite(5, roll=True)
+    bench.clock.advance(90_000)
+    bench.overwrite(30, keys=5)
+    log.roll()
+    assert log.delete_old_segments(bench.clock.now_ms()) == []
+    assert await bench.cleaner.clean_once() == PARTITION
+    # Nothing is too old yet: compaction has kept every key.
+    assert len(state_of(log)) == 20
+    bench.clock.advance(20_000)
+    assert log.delete_old_segments(bench.clock.now_ms())
+    left = state_of(log)
+    # A segment goes when all of it is too old: what was written since is there in any case.
+    assert {key: left.get(b"%d" % key) for key in range(5)} == dict.fromkeys(range(5), b"29")
+    assert len(left) < 20
+    assert log.log_start_offset > 0
+    log.check()
+    bench.clock.advance(200_000)
+    assert log.delete_old_segments(bench.clock.now_ms())
+    assert state_of(log) == {}
+    assert log.log_start_offset == log.log_end_offset
+    # And it goes on: the cleaner's checkpoint lies before the log's start by now.
+    bench.overwrite(20)
+    log.roll()
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert state_of(log) == {b"%d" % key: b"19" for key in range(10)}
+
+
+async def test_compact_and_delete_obeys_the_size_too(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=replace(BOTH, retention_ms=-1, retention_bytes=6000))
+    for number in range(200):
+        bench.append((b"key-%d" % number, b"x" * 100))
+    assert await bench.cleaner.clean_once() == PARTITION
+    assert len(state_of(bench.log)) == 200
+    assert bench.log.delete_old_segments(bench.clock.now_ms())
+    assert 6000 <= bench.log.size_bytes < 6000 + 2 * 2000
+    assert len(state_of(bench.log)) < 200
+
+
+async def test_retention_while_a_log_is_cleaned_brings_nothing_back(tmp_path) -> None:
+    bench = Bench(str(tmp_path), config=BOTH)
+    log = bench.log
+    bench.overwrite(30, roll=True)
+    bench.clock.advance(90_000)
+    bench.overwrite(10, keys=3, roll=True)
+    bench.clock.advance(20_000)
+
+    def retention() -> None:
+        log.delete_old_segments(bench.clock.now_ms())
+
+    bench.worker.before_group = retention
+    await bench.cleaner.clean_once()
+    bench.worker.before_group = lambda: None
+    assert set(state_of(log)) == {b"0", b"1", b"2"}
+    log.check()
+    start = log.log_start_offset
+    log.close(clean=False)
+    again = bench.open(BOTH)
+    assert again.log_start_offset >= start
+    assert set(state_of(again)) == {b"0", b"1", b"2"}

@@ -327,7 +327,26 @@ def test_a_failed_roll_leaves_the_log_as_it_was(bench):
     assert bench.values(log)[-1] == b"c" * 60
 
 
+def test_a_marker_that_cannot_be_indexed_takes_the_log_offline(bench):
+    files = FaultyFiles(bench.root)
+    log = bench.open(files=files)
+    bench.append(log, [b"a"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    files.plan = on("write", ".txnindex", Fault.NO_SPACE)
+    with pytest.raises(KafkaStorageError):
+        bench.marker(log, 7, commit=False)
+    assert log.failure
+    assert bench.open().aborted_transactions(0, 2) == [(7, 0)]
+
+
 # ---------------------------------------------------------------------- flushing
+
+
+def test_flushes_without_readers_leave_nothing_behind(bench):
+    log = bench.open(files=FaultyFiles(bench.root))
+    for _ in range(100):
+        bench.append(log, [b"a"])
+        log.flush()
+    assert len(log.hints) <= 64
 
 
 async def test_concurrent_flushes_share_one_sync(bench):
@@ -337,7 +356,9 @@ async def test_concurrent_flushes_share_one_sync(bench):
     assert log.flush_due()
     flusher = Flusher()
     await asyncio.gather(*(flusher.flush(log, 1) for _ in range(10)))
-    assert sum(point.action == "sync" and point.path.endswith(".log") for point in files.points) == 1
+    assert (
+        sum(point.action == "sync" and point.path.endswith(".log") for point in files.points) == 1
+    )
     assert log.recovery_point == 1
     assert not log.flush_due()
 
@@ -362,3 +383,16 @@ async def test_a_roll_syncs_the_closed_segment_in_the_background(bench):
     await flusher.settle()
     assert log.recovery_point >= 2
     assert [each.synced for each in log.segments] == [True, True, False]
+
+
+def test_the_largest_timestamp_is_one_that_can_be_read(bench):
+    log = bench.open()
+    for timestamp in (900, 500, 700, 800):
+        bench.append(log, [b"a", b"b"], timestamp=timestamp)
+    assert log.max_timestamp()[:2] == (900, 0)
+    log.delete_records(1)
+    assert log.max_timestamp()[:2] == (900, 1)
+    log.delete_records(2)
+    assert log.max_timestamp()[:2] == (800, 6)
+    assert log.max_timestamp(up_to=6)[:2] == (700, 4)
+    assert log.max_timestamp(up_to=2) is None

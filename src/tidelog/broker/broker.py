@@ -14,21 +14,23 @@ stop is written.
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
+import resource
 import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID, uuid4
 
 from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
-from tidelog.broker.adoption import adopt
+from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
-from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.descriptors import share_of
+from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import automatic_topic, internal_config
 from tidelog.broker.late import Late
@@ -37,9 +39,10 @@ from tidelog.broker.replicas import Replicas
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
 from tidelog.cluster.controller import Controller
-from tidelog.cluster.image import BROKER, Delta, Image
+from tidelog.cluster.image import BROKER, Delta, Image, Topic
 from tidelog.cluster.metadata import (
     BrokerRecord,
+    MetadataError,
     PartitionChangeRecord,
     Record,
     topic_id_text,
@@ -49,21 +52,27 @@ from tidelog.cluster.tail import Tail, difference
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import StartError
-from tidelog.metastore.contract import Metastore, MetastoreError, Session, SessionLost
+from tidelog.metastore.contract import (
+    Metastore,
+    MetastoreDamaged,
+    MetastoreError,
+    Session,
+    SessionLost,
+)
 from tidelog.metastore.sqlite import SqliteMetastore
-from tidelog.names import CONSUMER_OFFSETS
+from tidelog.names import CONSUMER_OFFSETS, TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, open_socket
 from tidelog.network.peer import Address
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
-from tidelog.storage.cleaner import Cleaner
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when they are needed: a start must be quick
     from tidelog.coordination.groups.coordinator import GroupCoordinator
+    from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +80,10 @@ METADATA_FILE = "tidelog-metadata.db"
 """In the first log directory, unless a metastore is passed in."""
 
 _DRAIN_SECONDS = 10.0
-_GC_THRESHOLDS = (50_000, 20, 50)
 _REMOVE_FILES_EVERY_MS = 1_000
+_CLEANER_DELAY_SECONDS = 1.0
+"""Its modules are imported when the first clients have been served."""
+_BETWEEN_IMPORTS_SECONDS = 0.002
 
 
 class Broker:
@@ -106,6 +117,7 @@ class Broker:
         self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
+        self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.cluster_id = ""
 
     @property
@@ -133,17 +145,20 @@ class Broker:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
         await self._flusher.settle()
-        if self._logs is not None:
-            await asyncio.to_thread(self._logs.close)
+        clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
-        log.info("stopped")
+        if clean:
+            log.info("stopped: every record is on the disk, and the next start scans nothing")
+        else:
+            log.warning(
+                "stopped, but not everything could be synced: the next start scans the logs"
+            )
 
     async def _start(self) -> None:
-        gc.disable()  # nothing made while starting is garbage
         tail = Tail(self._metastore)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
-        logs = self._open_logs(tail.image)
+        logs = await self._open_logs(tail.image)
         self._bind()
         controller = await self._lead(tail)
         partitions = Partitions()
@@ -154,22 +169,33 @@ class Broker:
         await controller.submit(lambda image: (self._first_records(image, logs), None))
         replicas.apply(tail.image, difference(Image(), tail.image))
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
+        tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
         self._start_groups(services, tail)
         self._start_background(tail, logs)
         self._accept(services)
-        gc.enable()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        self._background.run("import of handlers", _import(services.handlers))
 
     # ------------------------------------------------------------------ steps of the start
 
     async def _open_metastore(self, tail: Tail) -> None:
+        directory = self._settings.broker.log_dirs[0]
+        try:
+            self._files.make_directory(directory)
+        except OSError as error:
+            raise StartError(
+                f"the data directory {directory} cannot be made: {error.strerror or error}; "
+                "choose another with --data"
+            ) from error
         try:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
             await tail.load()
+        except (MetastoreDamaged, MetadataError) as error:
+            raise StartError(
+                f"{error}; restore it from a backup, or move {METADATA_FILE}* away: "
+                "the topics are then found again in their directories, without their settings"
+            ) from error
         except MetastoreError as error:
             raise StartError(
                 f"{error}; make the directory writable, or choose another with --data"
@@ -181,7 +207,7 @@ class Broker:
         known = read_properties(self._files, str(path)) if self._files.exists(str(path)) else {}
         return known.get("cluster.id") or new_cluster_id()
 
-    def _open_logs(self, image: Image) -> LogManager:
+    async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings
         logs = LogManager(
             settings.broker.log_dirs,
@@ -190,13 +216,21 @@ class Broker:
             config=settings.log,
             flusher=self._flusher,
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+            open_segments_max=self._share.segments,
         )
 
         def config_for(topic: str) -> LogConfig:
             given = image.topic_config(topic) or internal_config(topic, settings)
             return check_topic_settings(settings, given)
 
-        logs.start(broker_id=self._broker_id, cluster_id=self.cluster_id, config_for=config_for)
+        # In a thread: after a crash gigabytes may have to be scanned, and a signal is to be heard meanwhile.
+        start = partial(
+            logs.start,
+            broker_id=self._broker_id,
+            cluster_id=self.cluster_id,
+            config_for=config_for,
+        )
+        await asyncio.to_thread(start)
         self._logs = logs
         return logs
 
@@ -272,6 +306,7 @@ class Broker:
             self._broker_id,
             new_topic_id,
             lambda topic: internal_config(topic, self._settings),
+            lambda: metadata_of_kafka(self._files, self._settings.broker.log_dirs),
         )
         if not all(each.clean for each in logs.directories):
             # Records that no disk had may be lost: a new epoch lets readers notice (KIP-320).
@@ -282,7 +317,7 @@ class Broker:
         """Load the groups that there are; a broker without any waits for the first."""
         if CONSUMER_OFFSETS in tail.image.topics:
             # Produce and fetch need not wait for it.
-            asyncio.get_running_loop().call_soon(services.groups.start)
+            asyncio.get_running_loop().call_soon(lambda: services.groups.start())
         tail.subscribe(lambda _, delta: self._groups_follow(services, delta))
 
     def _groups_follow(self, services: Services, delta: Delta) -> None:
@@ -311,18 +346,39 @@ class Broker:
         every("expiry of producers", broker.producer_id_expiration_check_interval_ms, expire)
         self._background.run("metadata", tail.run())
         if self._settings.cleaner.enable:
-            self._cleaner = Cleaner(
-                logs=lambda: logs,
-                config=self._settings.cleaner,
-                files=self._files,
-                clock=self._clock,
-                flusher=self._flusher,
-            )
-            self._background.run("cleaner", self._cleaner.run())
+            self._background.run("cleaner", self._clean(tail, logs))
+
+    async def _clean(self, tail: Tail, logs: LogManager) -> None:
+        await asyncio.sleep(_CLEANER_DELAY_SECONDS)
+        from tidelog.storage.cleaner import Cleaner
+
+        self._cleaner = Cleaner(
+            logs=lambda: logs,
+            config=self._settings.cleaner,
+            files=self._files,
+            clock=self._clock,
+            flusher=self._flusher,
+        )
+        tail.subscribe(self._cleaner_follows)
+        await self._cleaner.run()
+
+    def _cleaner_follows(self, _: Image, delta: Delta) -> None:
+        if delta.deleted:
+            self._background.run("cleaner's notes", self._forget(delta.deleted))
+
+    async def _forget(self, topics: list[Topic]) -> None:
+        assert self._cleaner is not None
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                await self._cleaner.forget(TopicPartition(topic.name, index))
 
     def _accept(self, services: Services) -> None:
         loop = asyncio.get_running_loop()
-        self._hub = Hub(Dispatcher(services).serve, self._settings.network, loop)
+        dispatcher = Dispatcher(services)
+        self._hub = Hub(
+            dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
+        )
+        self._hub.admission.most = self._share.connections
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(sock, each.name, self._hub)
@@ -395,6 +451,12 @@ def new_topic_id() -> UUID:
 def new_cluster_id() -> str:
     """22 characters of base64url, as Kafka's."""
     return topic_id_text(new_topic_id())
+
+
+async def _import(handlers: Handlers) -> None:
+    """Import the handlers one by one, so that no client has to wait for all of them."""
+    while handlers.load_next():  # noqa: ASYNC110
+        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
 
 
 def _new_epochs(image: Image, broker_id: int) -> list[Record]:

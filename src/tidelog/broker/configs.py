@@ -302,7 +302,7 @@ def _apply(values: dict[str, str], change: Change, declared: Declared) -> None:
     if change.operation == Operation.SET:
         values[change.key] = change.value
         return
-    if declared.kind is not tuple[str, ...]:
+    if declared.kind != tuple[str, ...]:
         raise InvalidConfig(
             f"{change.key} is not a list, so nothing can be added to or taken from it"
         )

@@ -21,7 +21,6 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct as Packer
-from types import ModuleType
 from typing import Any
 
 from tidelog.broker.context import Context, Services
@@ -31,16 +30,23 @@ from tidelog.network.peer import Peer
 from tidelog.protocol.codec import decode
 from tidelog.protocol.frame import encode_response
 from tidelog.protocol.headers import parse_request_header
+from tidelog.protocol.messages import MODULES
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.schema import Request, Response, Versions
 
 API_VERSIONS_KEY = 18
+
+_PACKAGE = "tidelog.broker.handlers"
+_NEEDED_FIRST = ("api_versions", "fetch", "metadata", "produce")
 
 _log = logging.getLogger(__name__)
 _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the client id
 
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
+
+RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes]]
+"""(services, buffer, position, end) -> (position after what was served, answers)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,35 +120,49 @@ def handles_frame(
     return make
 
 
-def collect(package: ModuleType) -> dict[int, Handler]:
-    """The handlers in the modules of `package`, by API key."""
-    table: dict[int, Handler] = {}
-    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        for found in vars(importlib.import_module(info.name)).values():
-            if isinstance(found, Handler):
-                known = found.request.versions
-                assert known.first <= found.versions.first, info.name
-                assert found.versions.last <= known.last, info.name
-                assert table.setdefault(found.api_key, found) is found, info.name
-    return table
-
-
 class Handlers:
-    """All handlers, found when first asked for: importing them takes longer than starting the broker."""
+    """All handlers.  Each is imported when its API is first asked for: all together take longer than a start."""
 
     def __init__(self, table: dict[int, Handler] | None = None) -> None:
-        self._table = table
+        self._table = {} if table is None else table
+        self._left = _modules() if table is None else []
+        """Names of the modules that are still to be imported."""
 
-    def by_key(self) -> dict[int, Handler]:
-        if self._table is None:
-            from tidelog.broker import handlers
+    def get(self, api_key: int) -> Handler | None:
+        """The handler of an API, None where there is none."""
+        if api_key not in self._table and MODULES.get(api_key) in self._left:
+            self._load(MODULES[api_key])
+        return self._table.get(api_key)
 
-            self._table = collect(handlers)
-        return self._table
+    def load_next(self) -> bool:
+        """Import one that is still missing; False where there is none left."""
+        if self._left:
+            self._load(self._left[0])
+        return bool(self._left)
 
     def __iter__(self) -> Iterator[Handler]:
-        """By API key."""
-        return iter(handler for _, handler in sorted(self.by_key().items()))
+        """By API key; imports all."""
+        while self.load_next():
+            pass
+        return iter(handler for _, handler in sorted(self._table.items()))
+
+    def _load(self, name: str) -> None:
+        module = importlib.import_module(f"{_PACKAGE}.{name}")
+        self._left.remove(name)
+        for found in vars(module).values():
+            if isinstance(found, Handler):
+                known = found.request.versions
+                assert MODULES[found.api_key] == name, "a handler is in the file of its API"
+                assert known.first <= found.versions.first, name
+                assert found.versions.last <= known.last, name
+                assert self._table.setdefault(found.api_key, found) is found, name
+
+
+def _modules() -> list[str]:
+    """The files of the handlers, those that a client needs first in front."""
+    package = importlib.import_module(_PACKAGE)
+    found = [each.name for each in pkgutil.iter_modules(package.__path__)]
+    return sorted(found, key=lambda name: (name not in _NEEDED_FIRST, name))
 
 
 class Dispatcher:
@@ -152,6 +172,7 @@ class Dispatcher:
         self._services = services
         self._handlers = services.handlers
         self._table: dict[int, Handler] = {}
+        self._produce_run: RunServer | None = None
 
     def serve(self, peer: Peer, frame: memoryview) -> Answer:
         """The answer to one request frame (without its length); `ProtocolError` asks to close the connection."""
@@ -181,11 +202,19 @@ class Dispatcher:
         ctx = Context(self._services, peer, version, correlation_id, client_id)
         return self._run(handler, request, ctx)
 
+    def serve_run(self, peer: Peer, buffer: memoryview, pos: int, end: int) -> tuple[int, bytes]:
+        """Serve the small Produce requests at `pos` together, if there are some."""
+        if self._produce_run is None:
+            from tidelog.broker.produce_runs import produce_run  # which imports the handler
+
+            self._produce_run = produce_run
+        return self._produce_run(self._services, buffer, pos, end)
+
     def _find(self, api_key: int, version: int) -> Handler:
-        self._table = self._handlers.by_key()
-        handler = self._table.get(api_key)
+        handler = self._handlers.get(api_key)
         if handler is None:
             raise ProtocolError(f"API key {api_key} (version {version}) is not served here")
+        self._table[api_key] = handler
         return handler
 
     def _wrong_version(self, handler: Handler, version: int, correlation_id: int) -> Answer:

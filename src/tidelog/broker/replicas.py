@@ -1,12 +1,12 @@
 """Makes this broker's logs and partitions follow the image.
 
-`apply` is the image's listener: it creates and deletes logs, registers the partitions that this broker leads, and gives
-running logs their new settings.  Everything it does is on the loop and done when it returns, so that whoever waits for a
-change of the image finds the partitions in place.
+`prepare` makes the logs of new partitions, in a thread, before the image that has them is shown.  `apply` is the image's
+listener: it deletes logs, registers the partitions that this broker leads, and gives running logs their new settings.
+What it does is done when it returns, so that whoever waits for a change of the image finds the partitions in place.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidelog.cluster.image import BROKER, TOPIC, Delta, Image, Topic
 from tidelog.cluster.partition import Partition, Partitions
@@ -38,13 +38,23 @@ class Replicas:
         self._log_defaults = log_defaults
         logs.on_offline = self._went_offline
 
+    async def prepare(self, image: Image, delta: Delta) -> None:
+        """Make the logs that `image` will need: thousands take seconds, in which others are to be served."""
+        wanted = []
+        for topic, indexes in _new_partitions(image, delta):
+            config = self.topic_config(image, topic.name)
+            for index in indexes:
+                if self._broker_id in topic.partitions[index].replicas:
+                    wanted.append((TopicPartition(topic.name, index), topic.id, config))
+        if wanted:
+            await self._logs.create_many(wanted)
+
     def apply(self, image: Image, delta: Delta) -> None:
         for topic in delta.deleted:
             self._delete(topic)
-        for topic in delta.created:
-            self._host(image, topic, range(len(topic.partitions)))
-        for name, indexes in delta.partitions.items():
-            self._host(image, image.topics[name], sorted(indexes))
+        for topic, indexes in _new_partitions(image, delta):
+            self._host(image, topic, indexes)
+        self._logs.sync_directories()
         self._configure(image, delta)
 
     def topic_config(self, image: Image, topic: str) -> LogConfig:
@@ -79,7 +89,7 @@ class Replicas:
             # Left over from a topic of the same name whose deletion was cut short by a crash.
             log.warning("%s is of a deleted topic with the same name; it is removed", where)
             self._logs.delete(where)
-        found = self._logs.get_or_create(where, topic.id, config)
+        found = self._logs.get_or_create(where, topic.id, config, sync=False)
         self._partitions.add(
             Partition(topic.name, index, topic.id, found, leader_epoch, flusher=self._flusher)
         )
@@ -110,3 +120,11 @@ class Replicas:
     def _went_offline(self, partitions: list[TopicPartition], error: KafkaStorageError) -> None:
         for each in partitions:
             self._partitions.set_offline(each.topic, each.partition, error)
+
+
+def _new_partitions(image: Image, delta: Delta) -> Iterator[tuple[Topic, Sequence[int]]]:
+    """The partitions that came or changed, by topic."""
+    for topic in delta.created:
+        yield topic, range(len(topic.partitions))
+    for name, indexes in delta.partitions.items():
+        yield image.topics[name], sorted(indexes)

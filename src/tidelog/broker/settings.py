@@ -15,8 +15,8 @@ from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.errors import SettingsError
 from tidelog.network.config import NetworkConfig
-from tidelog.settings import Declared, Section, at_least, declared, names_of, setting, text_of
-from tidelog.storage.cleaner import CleanerConfig
+from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.config import LogConfig
 
 
@@ -51,7 +51,7 @@ class BrokerConfig(Section):
     )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
-        ("tidelog-data",),
+        ("data",),
         "Directories that hold the partitions; log.dir is the same.",
         also={"log.dir": 1},
     )
@@ -178,16 +178,15 @@ class BrokerSettings:
         known = _known_names()
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
-        if not wrong:
-            settings = cls(
-                **sections,
-                properties=dict(properties),
-                unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
-            )
-            wrong += _contradictions(settings)
+        if "broker" in sections:
+            wrong += _contradictions(cls(broker=sections["broker"]))
         if wrong:
             raise SettingsError("; ".join(wrong))
-        return settings
+        return cls(
+            **sections,
+            properties=dict(properties),
+            unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
+        )
 
     def changed(self, *overrides: Mapping[str, str]) -> "BrokerSettings":
         """These settings with dynamic ones over them, the last given winning."""
@@ -237,48 +236,6 @@ def declarations() -> dict[str, tuple[str, Declared]]:
     }
 
 
-def reference() -> str:
-    """The reference page of all settings, in Markdown."""
-    lines = ["# Settings", "", "Generated from the declarations; do not edit.", ""]
-    lines += [
-        "Names are Kafka's. *Dynamic* settings may be changed while the broker runs; a *topic* name is the one",
-        "under which a topic overrides the broker's value.",
-        "",
-    ]
-    for cls in SECTIONS.values():
-        lines += [f"## {(cls.__doc__ or '').split(':')[0].rstrip('.')}", ""]
-        lines += ["| name | default | dynamic | topic | what it does |", "|---|---|---|---|---|"]
-        lines += [_reference_row(each) for each in declared(cls)]
-        lines.append("")
-    lines += [
-        "## Accepted and not used",
-        "",
-        "Kafka has a use for these names, tidelog does not (yet):",
-        "",
-    ]
-    lines += [
-        f"`{name}`" + "  " for name in sorted(kafka_names.NAMES - _known_names() - _READ_ELSEWHERE)
-    ]
-    lines += [
-        "",
-        "and everything that begins with "
-        + ", ".join(f"`{p}`" for p in kafka_names.PREFIXES)
-        + ".",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _reference_row(each: Declared) -> str:
-    spec = each.spec
-    names = f"`{spec.name}`" + "".join(f", `{name}`" for name in spec.also)
-    must = f" Must be {spec.check.__doc__}." if spec.check else ""
-    default = text_of(each.default) or " "
-    topic = f"`{spec.topic}`" if spec.topic else ""
-    return (
-        f"| {names} | `{default}` | {'yes' if spec.dynamic else ''} | {topic} | {spec.doc}{must} |"
-    )
-
-
 @cache
 def _known_names() -> frozenset[str]:
     return frozenset(name for cls in SECTIONS.values() for name in names_of(cls))
@@ -293,7 +250,7 @@ def _not_known(name: str) -> str:
 
     known = sorted(_known_names() | kafka_names.NAMES)
     close = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else "")
+    return f"{name} is not a setting" + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:

@@ -1,13 +1,16 @@
-"""`tidelog serve`: run a broker until it is told to stop.
+"""Run a broker until it is told to stop.
 
-SIGTERM and SIGINT stop it in good order; a second one ends it at once.  Where `--ready-file` is given, the addresses
-are written there, one `host:port` a line, when connections are accepted.
+Any Kafka client can use it.  Ctrl-C (SIGINT) and SIGTERM stop it in good order; once more ends it at once.
+Settings have Kafka's names; options are stronger than -X, and -X is stronger than the file of --config.
 """
 
 import argparse
 import asyncio
+import contextlib
+import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -21,11 +24,18 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.cli._options import BOOTSTRAP
 from tidelog.errors import SettingsError, StartError
+from tidelog.network.peer import Address
 
 HELP = "run a broker"
 EXAMPLE = "example: tidelog serve --data ./data -X num.partitions=4"
 
+log = logging.getLogger(__name__)
+
 _FORCED = 130
+_SLOW_STOP_SECONDS = 1.0
+_HIGHEST_PORT = 65535
+_OPEN_FILES_MAX = 1 << 20
+_GC_THRESHOLDS = (50_000, 20, 50)
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -33,33 +43,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", action="append", help="where to listen (127.0.0.1:9092)")
     add("--host", help="where to listen, without the port")
-    add("--port", type=int, help="where to listen, without the host; 0 takes a free one")
+    add("--port", type=_port, help="where to listen, without the host; 0 takes a free one")
     add("--data", metavar="DIR", action="append", help="where the data is kept (./data)")
     add("--advertise", metavar="HOST:PORT", help="the address that clients are told to use")
     add("--config", metavar="FILE", help="a server.properties file")
-    add("-X", dest="settings", metavar="NAME=VALUE", action="append", help="one setting")
-    add("--ready-file", metavar="FILE", help="write the addresses here when ready")
-    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    add("-X", dest="settings", metavar="NAME=VALUE", action="append", help="a setting; repeatable")
+    add(
+        "--ready-file",
+        metavar="FILE",
+        help="written when connections are accepted: the addresses, one a line",
+    )
+    levels = ["debug", "info", "warning", "error"]
+    add("--log-level", metavar="LEVEL", default="info", choices=levels, help=", ".join(levels))
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _allow_open_files()
     return _runner()(_serve(settings, arguments.ready_file))
 
 
 def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
     """The settings: the file's, under those of -X, under those of the other options."""
-    given: dict[str, str] = {"log.dirs": "data"}
-    if arguments.config:
-        given = {"log.dirs": "data", **_read(arguments.config)}
-        if "log.dir" in given:
-            del given["log.dirs"]
+    given = _read(arguments.config) if arguments.config else {}
+    wrong = []
     for each in arguments.settings or ():
         name, equals, value = each.partition("=")
-        if not equals:
-            raise SettingsError(f"-X {each}: write it as name=value")
-        given[name.strip()] = value
+        if equals:
+            given[name.strip()] = value
+        else:
+            wrong.append(f"-X {each} must be written as name=value")
     if arguments.data:
         given["log.dirs"] = ",".join(arguments.data)
     listen = list(arguments.listen or ())
@@ -70,12 +84,18 @@ def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
         given["listeners"] = ",".join(f"PLAINTEXT://{each}" for each in listen)
     if arguments.advertise:
         given["advertised.listeners"] = f"PLAINTEXT://{arguments.advertise}"
-    return BrokerSettings.load(given)
+    try:
+        settings = BrokerSettings.load(given)
+    except SettingsError as error:
+        wrong.append(str(error))
+    if wrong:
+        raise SettingsError("; ".join(wrong))
+    return settings
 
 
 def banner(broker: Broker, settings: BrokerSettings) -> str:
     """What a user should know when the broker is ready, in under a screen."""
-    first = broker.addresses[0]
+    first = _reachable(broker.addresses[0])
     directories = ", ".join(str(Path(each).resolve()) for each in settings.broker.log_dirs)
     if settings.log.flush_messages == 1:
         meaning = "synced to this disk: survives a crash and a power cut, not the loss of the disk"
@@ -105,40 +125,79 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
     return "\n".join(lines)
 
 
+def _reachable(address: Address) -> Address:
+    """An address to type: all interfaces are reached by the local one."""
+    return Address("localhost", address.port) if address.host in ("0.0.0.0", "::") else address
+
+
 async def _serve(settings: BrokerSettings, ready_file: str | None) -> int:
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        if stopping.is_set():
-            os._exit(_FORCED)
-        stopping.set()
-
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop)
+    stopping = _stop_by_signal()
+    gc.disable()  # nothing made while starting is garbage
     broker = Broker(settings)
     await broker.start()
-    if ready_file:
-        _announce(Path(ready_file), broker)
-    print(banner(broker, settings), flush=True)
-    await stopping.wait()
-    logging.getLogger(__name__).info("stopping; once more to force it")
-    await broker.stop()
+    _tune_garbage_collection()
+    try:
+        if ready_file:
+            _announce(Path(ready_file), broker)
+        print(banner(broker, settings), flush=True)
+        await stopping.wait()
+        slow = asyncio.get_running_loop().call_later(
+            _SLOW_STOP_SECONDS, log.info, "stopping; once more to force it"
+        )
+    finally:
+        await broker.stop()
+    slow.cancel()
     return 0
+
+
+def _stop_by_signal() -> asyncio.Event:
+    """An event that is set by the first signal; the second ends the process, whatever the loop is busy with."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+
+    def told(number: int, frame: object) -> None:
+        if seen:
+            os._exit(_FORCED)
+        seen.append(number)
+        loop.call_soon_threadsafe(stopping.set)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, told)
+    return stopping
+
+
+def _tune_garbage_collection() -> None:
+    """What there is now stays; requests make no cycles, so looking for them may wait."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _announce(path: Path, broker: Broker) -> None:
     # Whoever waits for the file must not find half of it.
     half = path.with_name(path.name + ".tmp")
-    half.write_text("".join(f"{each}\n" for each in broker.addresses))
-    half.rename(path)
+    try:
+        half.write_text("".join(f"{each}\n" for each in broker.addresses))
+        half.rename(path)
+    except OSError as error:
+        raise StartError(f"--ready-file {path} cannot be written: {error.strerror}") from error
 
 
 def _read(path: str) -> dict[str, str]:
     try:
-        return properties.parse(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"--config {path} cannot be read: {error}") from error
+        return properties.parse(Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise StartError(f"--config {path} is not UTF-8 (byte {error.start})") from error
+    except OSError as error:
+        raise StartError(f"--config {path} cannot be read: {error.strerror}") from error
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= _HIGHEST_PORT):
+        raise argparse.ArgumentTypeError(f"{text} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
@@ -149,6 +208,14 @@ def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
         return asyncio.run
     run: Callable[[Coroutine[Any, Any, int]], int] = uvloop.run
     return run
+
+
+def _allow_open_files() -> None:
+    """As many as the system grants: the usual soft limit is for programs that use select, and too low for a server."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_MAX)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _seconds_since_exec() -> float:
@@ -166,6 +233,4 @@ def _resident_megabytes() -> int:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
     except OSError:
-        import resource
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

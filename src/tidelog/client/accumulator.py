@@ -7,7 +7,7 @@ lingered.  Memory is reserved by open batches in steps, and given back when they
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidelog.client.batch import Batch, Delivery
 from tidelog.client.partitioning import next_sticky
@@ -35,7 +35,7 @@ class BufferFull(Exception):
 class PartitionQueue:
     """The batches of one partition, oldest first; the last may be open."""
 
-    __slots__ = ("batches", "in_flight", "next_sequence", "partition", "retry_at")
+    __slots__ = ("_last_place", "batches", "in_flight", "next_sequence", "partition", "retry_at")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -43,15 +43,18 @@ class PartitionQueue:
         self.in_flight: list[Batch] = []
         self.next_sequence = 0
         self.retry_at = 0.0
+        self._last_place = 0
+
+    def add(self, batch: Batch) -> None:
+        """Queue a new batch."""
+        self._last_place += 1
+        batch.place = self._last_place
+        self.batches.append(batch)
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch again, in its place by sequence."""
-        place = 0
-        for other in self.batches:
-            if other.base_sequence < 0 or other.base_sequence > batch.base_sequence >= 0:
-                break
-            place += 1
-        self.batches.insert(place if batch.base_sequence >= 0 else 0, batch)
+        """Queue a batch again, where it was."""
+        before = sum(other.place < batch.place for other in self.batches)
+        self.batches.insert(before, batch)
 
 
 class Accumulator:
@@ -97,6 +100,29 @@ class Accumulator:
             index = len(rows)
             rows.append((timestamp, None, value, ()))
         return Delivery(batch, index)
+
+    def add_many_to_sticky(
+        self, topic: str, timestamp: int, values: Sequence[bytes], start: int
+    ) -> list[Delivery]:
+        """Add bare values from `start` on to the topic's sticky batch, as many as have room in it."""
+        with self.lock:
+            batch = self._sticky.get(topic)
+            if batch is None:
+                return []
+            rows, room = batch.rows, batch.room
+            first = len(rows)
+            for place in range(start, len(values)):
+                value = values[place]
+                if type(value) is not bytes:
+                    break
+                size = len(value) + _RECORD_OVERHEAD
+                if room < size:
+                    break
+                room -= size
+                rows.append((timestamp, None, value, ()))
+            batch.room = room
+            last = len(rows)
+        return [Delivery(batch, index) for index in range(first, last)]
 
     def append(
         self,
@@ -195,7 +221,7 @@ class Accumulator:
             batch = Batch(place, now, now + self._delivery_s)
             if place not in self.queues:
                 self.queues[place] = PartitionQueue(place)
-            self.queues[place].batches.append(batch)
+            self.queues[place].add(batch)
             self.pending[batch] = None
             self._open[place] = batch
             self._reserve(batch, size)

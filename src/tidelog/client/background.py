@@ -62,6 +62,8 @@ class LoopThread:
         if self.loop.is_closed() or os.getpid() != self._pid:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
+        if threading.current_thread() is self._thread:
+            return  # a forgotten client was collected there; the thread ends by itself
         self._thread.join()
         self.loop.close()
 

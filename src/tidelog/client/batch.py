@@ -48,6 +48,7 @@ class Batch:
         "max_timestamp",
         "opened_at",
         "partition",
+        "place",
         "reserved",
         "room",
         "rows",
@@ -59,6 +60,8 @@ class Batch:
         self.partition = partition
         self.opened_at = opened_at
         self.deadline = deadline
+        self.place = 0
+        """Among the batches of its partition, in the order in which they were begun."""
         self.rows: list[Row] = []
         # Invariant: 0 <= room <= reserved; the records take what lies between, about.
         self.reserved = 0

@@ -8,7 +8,7 @@ because a broker answers in order.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar, cast
 from uuid import UUID
 
@@ -38,7 +38,7 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tidelog.protocol.schema import ZERO_UUID, Request, Response
+from tidelog.protocol.schema import Request, Response
 
 T = TypeVar("T")
 
@@ -75,13 +75,6 @@ class TopicInfo:
     raw: MetadataResponseTopic
 
 
-@dataclass(slots=True)
-class Coordinators:
-    """Which broker keeps which group, as far as asked."""
-
-    nodes: dict[str, int] = field(default_factory=dict)
-
-
 class Cluster:
     """Metadata and connections of one client; lives on one loop."""
 
@@ -98,7 +91,7 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Connection]] = {}
-        self._coordinators = Coordinators()
+        self._coordinators: dict[str, int] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
 
     # Metadata.
@@ -197,7 +190,7 @@ class Cluster:
 
     async def coordinator(self, group: str) -> int:
         """Which broker keeps this group."""
-        found = self._coordinators.nodes.get(group)
+        found = self._coordinators.get(group)
         if found is not None:
             return found
         request = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
@@ -206,11 +199,11 @@ class Cluster:
         if one.error_code:
             raise error_of(one.error_code, one.error_message)
         self.nodes[one.node_id] = (one.host, one.port)
-        self._coordinators.nodes[group] = one.node_id
+        self._coordinators[group] = one.node_id
         return one.node_id
 
     def forget_coordinator(self, group: str) -> None:
-        self._coordinators.nodes.pop(group, None)
+        self._coordinators.pop(group, None)
 
     async def connection(self, node: int, purpose: str = MAIN) -> Connection:
         """A connection to this broker, opened if need be."""
@@ -378,6 +371,3 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise SettingsError(f"bootstrap.servers={text!r} must be host:port, such as localhost:9092")
     return host.strip("[]"), int(port)
-
-
-__all__ = ["FETCH", "GROUP", "MAIN", "ZERO_UUID", "Cluster", "Leader", "TopicInfo"]

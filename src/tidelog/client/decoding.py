@@ -31,14 +31,6 @@ class Chunk(NamedTuple):
     high_watermark: int
 
 
-def next_offset(records: memoryview, fetch_offset: int) -> int:
-    """Where to go on after these batches."""
-    offset = fetch_offset
-    for _, header in iterate_batches(records):
-        offset = max(offset, header.last_offset + 1)
-    return offset
-
-
 def decode_chunk(
     chunk: Chunk,
     *,

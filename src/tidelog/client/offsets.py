@@ -1,7 +1,7 @@
 """Offsets by time: where a partition begins, ends, or stood at a moment."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from tidelog.client.cluster import Cluster
@@ -58,14 +58,6 @@ async def find_offsets(
 
     await cluster.retrying(ask)
     return found
-
-
-async def end_offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The offsets that the next records will have."""
-    found = await find_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    return {tp: each.offset for tp, each in found.items()}
 
 
 async def _ask_node(

@@ -10,8 +10,11 @@ Absent: transactions.
 """
 
 import asyncio
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -131,7 +134,7 @@ class AsyncProducer:
     ) -> Delivery:
         """Queue a record if that can be done at once; from any thread."""
         if self.closed:
-            raise TidelogError("the producer is closed")
+            raise TidelogError("the producer is closed, or was made before this process was forked")
         info = self.cluster.topics.get(topic)
         if info is None:
             raise _MetadataMissing
@@ -212,6 +215,7 @@ class Producer(Blocking[AsyncProducer]):
         self._add = self._core.accumulator.add_to_sticky
         self._now_ms = self._core.now_ms
         self._plain = value_serializer is None and partitioner is None
+        os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
 
     def send(
         self,
@@ -243,7 +247,16 @@ class Producer(Blocking[AsyncProducer]):
         self, topic: str, values: Iterable[Any], *, key: Any = None, partition: int | None = None
     ) -> list[Delivery]:
         """Queue a set of messages; they travel in one batch as far as they fit."""
-        return [self.send(topic, value, key, (), None, partition) for value in values]
+        if key is not None or partition is not None or not self._plain:
+            return [self.send(topic, value, key, (), None, partition) for value in values]
+        everything = values if isinstance(values, list | tuple) else list(values)
+        add_many = self._core.accumulator.add_many_to_sticky
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(everything):
+            some = add_many(topic, self._now_ms(), everything, len(deliveries))
+            # What has no room there, or is not plain bytes, goes the long way, which makes room.
+            deliveries += some or [self.send(topic, everything[len(deliveries)])]
+        return deliveries
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is settled; failures are told by the deliveries."""
@@ -264,6 +277,11 @@ class Producer(Blocking[AsyncProducer]):
             self.flush()
         super().close()
 
+    def forked(self) -> None:
+        """The thread that sends is not in this process."""
+        self._plain = False
+        self._core.closed = True
+
     def _send_slowly(self, topic: str, *rest: Any) -> Delivery:
         accumulator = self._core.accumulator
         until = time.monotonic() + self._core.settings.max_block_ms / 1000
@@ -277,6 +295,11 @@ class Producer(Blocking[AsyncProducer]):
                 left = until - time.monotonic()
                 if left <= 0 or not accumulator.room.wait(left):
                     raise self._core.out_of_memory()
+
+
+def _after_fork(producer: "weakref.ref[Producer]") -> None:
+    if (found := producer()) is not None:
+        found.forked()
 
 
 def _check(settings: ProducerSettings) -> None:

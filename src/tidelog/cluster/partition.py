@@ -28,11 +28,14 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.kernel import write_uvarint
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
 from tidelog.records.validate import Rules
+from tidelog.storage import gathering
 from tidelog.storage.config import LogConfig
 from tidelog.storage.flusher import Flusher
+from tidelog.storage.gathering import Gathered
 from tidelog.storage.log import Appended, Log, Region
 
 _log = logging.getLogger(__name__)
@@ -154,17 +157,38 @@ class Partition:
         appended = log.append_as_leader(
             batch, leader_epoch=self.leader_epoch, header=header, coordinator=coordinator
         )
-        if not appended.duplicate:
-            self._unseen_bytes += header.length
-            if self._flush is None:
-                if log.flush_due():
-                    self._start_flush()
-                elif self.watchers or self._commit_waiters:
-                    self._advance(log.log_end_offset)
-                else:
-                    log.high_watermark = log.log_end_offset
-                    self._unseen_bytes = 0
+        if appended.duplicate:
+            return appended
+        self._unseen_bytes += header.length
+        if self._flush is None:
+            if log.flush_due():
+                self._start_flush()
+            else:
+                self._follow_log_end()
         return appended
+
+    def takes_gathered(self, gathered: Gathered, acks: int, now_ms: int) -> bool:
+        """Whether these checked batches may be appended together: an ordinary topic, and nothing to wait for."""
+        rules, log = self.rules, self.log
+        return (
+            self.gone is None
+            and self._flush is None
+            and rules.ordinary
+            and gathered.largest_bytes <= rules.max_message_bytes
+            and gathered.newest_ms - now_ms <= rules.after_max_ms
+            and (acks != -1 or log.config.min_insync_replicas <= _IN_SYNC)
+            and gathering.fits(log, gathered, self.leader_epoch)
+        )
+
+    def append_gathered(self, gathered: Gathered) -> int:
+        """Append small batches that `takes_gathered` agreed to; returns the base offset of the first.
+
+        They are committed when it returns.  If the disk fails none of them is there.
+        """
+        base_offset = gathering.append(self.log, gathered, self.leader_epoch)
+        self._unseen_bytes += gathered.size_bytes
+        self._follow_log_end()
+        return base_offset
 
     def flushed(self, last_offset: int) -> "asyncio.Future[None] | None":
         """As `committed`, for who asks only for what the flush policy promises (acks=1)."""
@@ -224,6 +248,14 @@ class Partition:
         for watcher in list(self.watchers):
             watcher.failed(self, error)
         self.watchers.clear()
+
+    def _follow_log_end(self) -> None:
+        """With one replica, what needs no flush is committed when it is written."""
+        if self.watchers or self._commit_waiters:
+            self._advance(self.log.log_end_offset)
+        else:
+            self.log.high_watermark = self.log.log_end_offset
+            self._unseen_bytes = 0
 
     def _advance(self, high_watermark: int) -> None:
         """Move the high watermark, and wake who waits for that."""
@@ -288,6 +320,7 @@ class Partitions:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._by_place: dict[bytes, Partition] = {}
         self._known_ids: dict[bytes, str] = {}
         self._offline: dict[tuple[str, int], KafkaError] = {}
 
@@ -303,6 +336,7 @@ class Partitions:
         topic_id = partition.topic_id.bytes
         self._by_name[key] = partition
         self._by_id[topic_id, partition.index] = partition
+        self._by_place[_place(partition)] = partition
         self._known_ids[topic_id] = partition.topic
         self._offline.pop(key, None)
 
@@ -314,6 +348,7 @@ class Partitions:
             return
         topic_id = partition.topic_id.bytes
         del self._by_id[topic_id, index]
+        del self._by_place[_place(partition)]
         if not any(key[0] == topic_id for key in self._by_id):
             del self._known_ids[topic_id]
         partition.stop(error or UnknownTopicOrPartition())
@@ -334,6 +369,10 @@ class Partitions:
             raise self._offline.get((topic, index)) or UnknownTopicOrPartition()
         return partition
 
+    def by_place(self, place: bytes) -> Partition | None:
+        """The partition that a flexible Produce request names with these bytes (`kernel.runs`)."""
+        return self._by_place.get(place)
+
     def get_by_id(self, topic_id: UUID | bytes, index: int) -> Partition:
         """The partition; an id that no topic has raises `UnknownTopicId`."""
         raw = topic_id if isinstance(topic_id, bytes) else topic_id.bytes
@@ -344,3 +383,13 @@ class Partitions:
         if name is None:
             raise UnknownTopicId
         raise self._offline.get((name, index)) or UnknownTopicOrPartition()
+
+
+def _place(partition: Partition) -> bytes:
+    name = partition.topic.encode()
+    place = bytearray()
+    write_uvarint(place, len(name) + 1)
+    place += name
+    place.append(2)  # an array of one
+    place += partition.index.to_bytes(4, "big")
+    return bytes(place)

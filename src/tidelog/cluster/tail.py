@@ -5,12 +5,13 @@
     await tail.load()                 # snapshot, then what came after it
     task = asyncio.create_task(tail.run())
 
-A listener sees every delta once.  The first one, from `load`, is against the empty image.
+A listener sees every delta once.  The first one, from `load`, is against the empty image.  What takes long is done
+before, by those that `prepare`: while they wait, everybody else still sees the old image.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tidelog.cluster import metadata
 from tidelog.cluster.image import Delta, Image
@@ -19,6 +20,7 @@ from tidelog.metastore.contract import Compacted, Metastore, MetastoreError
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Image, Delta], None]
+Preparation = Callable[[Image, Delta], Awaitable[None]]
 
 _RETRY_SECONDS = 1.0
 
@@ -28,6 +30,7 @@ class Tail:
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
+        self._preparations: list[Preparation] = []
         self._listeners: list[Listener] = []
         self._applying = asyncio.Lock()
         self.image = Image()
@@ -35,11 +38,15 @@ class Tail:
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    def prepare(self, preparation: Preparation) -> None:
+        """Await `preparation` before each new image is shown.  It may be cut short, and is then called again."""
+        self._preparations.append(preparation)
+
     async def load(self) -> None:
         """Bring the image to the log's present end."""
         snapshot = await self._metastore.snapshot()
         if snapshot is not None:
-            self._apply(snapshot.data, snapshot.number)
+            await self._apply(snapshot.data, snapshot.number)
         await self.catch_up()
 
     async def catch_up(self) -> Image:
@@ -54,7 +61,7 @@ class Tail:
                 if not entries:
                     return self.image
                 for entry in entries:
-                    self._apply(entry.data, entry.number)
+                    await self._apply(entry.data, entry.number)
 
     async def run(self) -> None:
         """Catch up whenever the log grows, until cancelled."""
@@ -69,20 +76,23 @@ class Tail:
                 log.warning("metadata cannot be followed at the moment: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _apply(self, data: bytes, number: int) -> None:
-        self.image, delta = self.image.apply(metadata.decode(data), number)
-        for listener in self._listeners:
-            listener(self.image, delta)
+    async def _apply(self, data: bytes, number: int) -> None:
+        image, delta = self.image.apply(metadata.decode(data), number)
+        await self._show(image, delta)
 
     async def _restart_from_snapshot(self) -> None:
         """This broker fell behind a snapshot: go from the old image to that one in one step."""
         snapshot = await self._metastore.snapshot()
         assert snapshot is not None, "a log is only cut below a snapshot"
         fresh, _ = Image().apply(metadata.decode(snapshot.data), snapshot.number)
-        delta = difference(self.image, fresh)
-        self.image = fresh
+        await self._show(fresh, difference(self.image, fresh))
+
+    async def _show(self, image: Image, delta: Delta) -> None:
+        for preparation in self._preparations:
+            await preparation(image, delta)
+        self.image = image
         for listener in self._listeners:
-            listener(self.image, delta)
+            listener(image, delta)
 
 
 def difference(old: Image, new: Image) -> Delta:

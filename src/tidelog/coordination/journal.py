@@ -1,13 +1,14 @@
 """A coordinator's journal over a partition of its internal topic."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from tidelog.clock import Clock
 from tidelog.cluster.partition import Partition
 from tidelog.coordination.runtime import Marker
-from tidelog.errors import ProtocolError
+from tidelog.errors import InvalidRequest, ProtocolError
 from tidelog.records.batch import BatchHeader, iterate_batches, parse_header, read_records
 from tidelog.records.builder import build_batch
 from tidelog.records.control import parse_marker
@@ -36,7 +37,12 @@ class PartitionJournal(Generic[R]):
     def append(self, records: Sequence[R]) -> int:
         """Append `records` as one batch; returns the offset of the last."""
         now_ms = self._clock.now_ms()
-        batch = build_batch([(now_ms, *self._encode(each), ()) for each in records])
+        try:
+            rows = [(now_ms, *self._encode(each), ()) for each in records]
+        except struct.error as error:
+            # Flexible requests carry longer strings than the records of old have room for.
+            raise InvalidRequest(f"a name is too long to be stored: {error}") from error
+        batch = build_batch(rows)
         header = parse_header(batch, 0)
         return self._partition.append(batch, header, coordinator=True).last_offset
 

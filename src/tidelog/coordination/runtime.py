@@ -282,6 +282,8 @@ class Runtime(Generic[R]):
             state.loaded()
         except KafkaError as error:
             log.error("%s shard %d could not be loaded: %s", self._name, index, error)
+        except Exception:  # the root of this task
+            log.exception("%s shard %d could not be loaded", self._name, index)
         finally:
             self._loading.pop(index, None)
         if count:

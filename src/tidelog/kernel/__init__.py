@@ -32,8 +32,14 @@ from tidelog.kernel.batches import check_batch, scan_batches, stamp_batch
 from tidelog.kernel.checksum import crc32c
 from tidelog.kernel.hashing import murmur2
 from tidelog.kernel.indexes import find_floor
-from tidelog.kernel.records import decode_records, encode_records, first_without_key
+from tidelog.kernel.records import (
+    decode_records,
+    encode_records,
+    first_without_key,
+    times_outside,
+)
 from tidelog.kernel.requests import decode_fetch, decode_produce
+from tidelog.kernel.runs import scan_produces
 from tidelog.kernel.varints import read_uvarint, read_varint, write_uvarint, write_varint
 
 COMPILED: bool = not str(_batches.__file__).endswith(".py")
@@ -53,7 +59,9 @@ __all__ = [
     "read_uvarint",
     "read_varint",
     "scan_batches",
+    "scan_produces",
     "stamp_batch",
+    "times_outside",
     "write_uvarint",
     "write_varint",
 ]

@@ -33,7 +33,7 @@ def check_batch(buf: Buffer, pos: int, end: int) -> BatchFields:
     A batch may be empty (count 0) or have gaps, as compaction leaves them: what a client may send is for
     `records.validate` to say.
     """
-    view = buf
+    view = primitives.view(buf)
     data = primitives.start(view)
     if pos < 0 or end > primitives.length(view) or end - pos < 61:
         raise CorruptMessage(
@@ -79,7 +79,7 @@ def check_batch(buf: Buffer, pos: int, end: int) -> BatchFields:
 
 def stamp_batch(buf: Buffer, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Write the base offset and the leader epoch of the batch at `pos`, in place."""
-    view = buf
+    view = primitives.view(buf)
     target = primitives.writable(view)
     if pos < 0 or primitives.length(view) - pos < 61:
         raise CorruptMessage(f"there is no batch at {pos}")
@@ -94,7 +94,7 @@ def scan_batches(buf: Buffer, pos: int, end: int) -> tuple[list[BatchPlace], int
     good batch; `reason` is "" when that is `end`, "torn" when the next batch is cut off there, and otherwise
     "corrupt: " with what is wrong with it.
     """
-    view = buf
+    view = primitives.view(buf)
     data = primitives.start(view)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise CorruptMessage(f"{pos} to {end} lies outside of the buffer")

@@ -10,11 +10,11 @@ from tidelog.kernel.primitives import Buffer
 
 def crc32c(data: Buffer, value: int = 0) -> int:
     """The CRC-32C of `data`, continued from `value`, which is that of what came before it."""
-    view = data
+    view = primitives.view(data)
     return primitives.checksum(primitives.start(view), 0, primitives.length(view), value)
 
 
 def crc32c_by_tables(data: Buffer, value: int = 0) -> int:
     """The same without the processor's instruction, so that tests can reach what other processors use."""
-    view = data
+    view = primitives.view(data)
     return primitives.portable_checksum(primitives.start(view), 0, primitives.length(view), value)

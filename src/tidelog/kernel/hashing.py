@@ -10,7 +10,7 @@ _MASK = 0xFFFFFFFF
 
 def murmur2(data: Buffer) -> int:
     """The 32-bit Murmur2 hash of `data` with the seed that Kafka uses, without a sign."""
-    view = data
+    view = primitives.view(data)
     raw = primitives.start(view)
     size = primitives.length(view)
     h = (_SEED ^ size) & _MASK

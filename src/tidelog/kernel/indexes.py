@@ -4,15 +4,17 @@ import tidelog.kernel.primitives as primitives
 from tidelog.kernel.primitives import Buffer
 
 
-def find_floor(buf: Buffer, entries: int, entry_bytes: int, key_bytes: int, target: int) -> int:
+def find_floor(
+    buf: Buffer, entries: int, entry_bytes: int, key_bytes: int, target: int, key_at: int = 0
+) -> int:
     """The last slot of the first `entries` whose key is at most `target`; -1 if there is none.
 
-    An entry begins with its key, a signed big-endian number of 4 or 8 bytes; keys never fall.
+    The key lies `key_at` bytes into its entry, a signed big-endian number of 4 or 8 bytes; keys never fall.
     """
-    view = buf
+    view = primitives.view(buf)
     data = primitives.start(view)
-    if key_bytes not in (4, 8) or entry_bytes < key_bytes:
-        raise ValueError(f"an entry of {entry_bytes} bytes cannot begin with a key of {key_bytes}")
+    if key_bytes not in (4, 8) or key_at < 0 or entry_bytes < key_at + key_bytes:
+        raise ValueError(f"an entry of {entry_bytes} bytes has no key of {key_bytes} at {key_at}")
     if entries < 0 or entries > primitives.length(view) // entry_bytes:
         raise ValueError(f"the index does not hold {entries} entries of {entry_bytes} bytes")
     low = 0
@@ -21,9 +23,9 @@ def find_floor(buf: Buffer, entries: int, entry_bytes: int, key_bytes: int, targ
     while low < high:
         middle = (low + high) >> 1
         if key_bytes == 4:
-            key = primitives.i32(data, middle * entry_bytes)
+            key = primitives.i32(data, middle * entry_bytes + key_at)
         else:
-            key = primitives.i64(data, middle * entry_bytes)
+            key = primitives.i64(data, middle * entry_bytes + key_at)
         if key <= target:
             low = middle + 1
         else:

@@ -3,9 +3,48 @@
 #ifndef TIDELOG_PRIMITIVES_H
 #define TIDELOG_PRIMITIVES_H
 
+#include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* A buffer is held by a Python object, so that it is let go on every way out of a function: bytes hold themselves,
+   everything else is held by a memoryview, which also keeps a bytearray from being resized. */
+
+static inline PyObject *tidelog_view(PyObject *buf) {
+    PyObject *view;
+    if (PyBytes_Check(buf)) {
+        Py_INCREF(buf);
+        return buf;
+    }
+    view = PyMemoryView_FromObject(buf);
+    if (view != NULL && !PyBuffer_IsContiguous(PyMemoryView_GET_BUFFER(view), 'C')) {
+        Py_DECREF(view);
+        PyErr_SetString(PyExc_TypeError, "the bytes must lie side by side");
+        return NULL;
+    }
+    return view;
+}
+
+static inline Py_ssize_t tidelog_length(PyObject *view) {
+    return PyBytes_Check(view) ? PyBytes_GET_SIZE(view) : PyMemoryView_GET_BUFFER(view)->len;
+}
+
+/* Of an empty buffer, an address that is never read. */
+static inline const unsigned char *tidelog_start(PyObject *view) {
+    const void *found = PyBytes_Check(view) ? PyBytes_AS_STRING(view) : PyMemoryView_GET_BUFFER(view)->buf;
+    return (const unsigned char *)(found != NULL ? found : "");
+}
+
+/* Of a bytearray itself, good until it changes its size. */
+static inline unsigned char *tidelog_writable(PyObject *view) {
+    if (PyByteArray_Check(view)) return (unsigned char *)PyByteArray_AS_STRING(view);
+    if (PyBytes_Check(view) || PyMemoryView_GET_BUFFER(view)->readonly) {
+        PyErr_SetString(PyExc_TypeError, "the bytes cannot be written to");
+        return NULL;
+    }
+    return (unsigned char *)tidelog_start(view);
+}
 
 static inline uint16_t tidelog_u16(const unsigned char *p) { return (uint16_t)((p[0] << 8) | p[1]); }
 

@@ -6,6 +6,10 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "primitives.h":
+    object tidelog_view(object buf)
+    Py_ssize_t tidelog_length(object view)
+    const unsigned char* tidelog_start(object view)
+    unsigned char* tidelog_writable(object view) except NULL
     uint16_t tidelog_u16(const unsigned char* p) nogil
     uint32_t tidelog_u32(const unsigned char* p) nogil
     uint64_t tidelog_u64(const unsigned char* p) nogil
@@ -13,18 +17,21 @@ cdef extern from "primitives.h":
     void tidelog_put_u64(unsigned char* p, uint64_t v) nogil
     uint32_t tidelog_crc32c(const unsigned char* p, size_t n, uint32_t value, int by_table) nogil
 
-cdef inline const unsigned char* start(const unsigned char[::1] view) noexcept:
-    # The address of an empty buffer is never read, but &view[0] would be out of bounds.
-    return <const unsigned char*>b"" if view.shape[0] == 0 else &view[0]
+# `start`, `window` and `length` take what `view` has given, and nothing else.
+cdef inline object view(object buf):
+    return tidelog_view(buf)
 
-cdef inline const unsigned char* window(const unsigned char[::1] view, Py_ssize_t pos, Py_ssize_t end) noexcept:
-    return start(view) + pos
+cdef inline const unsigned char* start(object view) noexcept:
+    return tidelog_start(view)
 
-cdef inline Py_ssize_t length(const unsigned char[::1] view) noexcept:
-    return view.shape[0]
+cdef inline const unsigned char* window(object view, Py_ssize_t pos, Py_ssize_t end) noexcept:
+    return tidelog_start(view) + pos
 
-cdef inline unsigned char* writable(unsigned char[::1] view) noexcept:
-    return <unsigned char*>b"" if view.shape[0] == 0 else &view[0]
+cdef inline Py_ssize_t length(object view) noexcept:
+    return tidelog_length(view)
+
+cdef inline unsigned char* writable(object view) except NULL:
+    return tidelog_writable(view)
 
 cdef inline long long i16(const unsigned char* data, Py_ssize_t pos) noexcept:
     return <int16_t>tidelog_u16(data + pos)

@@ -27,6 +27,11 @@ _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 
 
+def view(buf: Buffer) -> Buffer:
+    """Hold `buf`, so that its bytes stay where they are while the result lives; C needs it."""
+    return buf
+
+
 def start(view: Buffer) -> Data:
     """The bytes of `view`, to be indexed from its beginning; nothing is copied."""
     if isinstance(view, _INDEXED):

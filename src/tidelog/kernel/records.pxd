@@ -5,14 +5,20 @@ cimport tidelog.kernel.varints as varints
 cdef long long _FAR
 cdef Py_ssize_t _AROUND_BYTES
 
-@cython.locals(_="long long", view="const unsigned char[::1]", data="const unsigned char*", found=list, length="long long",
+@cython.locals(_="long long", view=object, data="const unsigned char*", found=list, length="long long",
                stop=Py_ssize_t, delta="long long", offset_delta="long long", size="long long", headers=tuple)
 cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_offset,
                           long long base_timestamp)
 
-@cython.locals(view="const unsigned char[::1]", data="const unsigned char*", index="long long", length="long long",
+@cython.locals(view=object, data="const unsigned char*", index="long long", length="long long",
                stop=Py_ssize_t, _="long long", size="long long")
 cpdef long long first_without_key(object buf, Py_ssize_t pos, Py_ssize_t end, long long count) except? -2
+
+@cython.locals(view=object, data="const unsigned char*", index="long long", length="long long",
+               stop=Py_ssize_t, delta="long long", offset_delta="long long", timestamp="long long", found=list,
+               size="long long", _=object)
+cpdef list times_outside(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                         long long oldest, long long newest, long long first_delta, long long most, bint dense)
 
 @cython.locals(out=bytearray, rows=list, timestamp="long long", target="unsigned char*", capacity=Py_ssize_t, pos=Py_ssize_t,
                stamp="unsigned long long", place="unsigned long long", key_bytes=bytes, value_bytes=bytes, tail=bytes,

@@ -35,7 +35,7 @@ def decode_records(
     buf: Buffer, pos: int, end: int, count: int, base_offset: int, base_timestamp: int
 ) -> list[DecodedRecord]:
     """All `count` records from `pos` to `end`, which they must fill exactly."""
-    view = buf
+    view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.window(view, pos, end)
@@ -95,7 +95,7 @@ def decode_records(
 
 def first_without_key(buf: Buffer, pos: int, end: int, count: int) -> int:
     """The index of the first of `count` records that has no key; -1 if all have one."""
-    view = buf
+    view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.start(view)
@@ -117,6 +117,75 @@ def first_without_key(buf: Buffer, pos: int, end: int, count: int) -> int:
     except ProtocolError as error:
         raise InvalidRecord(f"a record cannot be read: {error}") from None
     return -1
+
+
+def times_outside(
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_timestamp: int,
+    oldest: int,
+    newest: int,
+    first_delta: int,
+    most: int,
+    dense: bool,
+) -> list[tuple[int, int, int]]:
+    """(index, offset delta, timestamp) of the records with a time before `oldest` or after `newest`.
+
+    Those with an offset delta below `first_delta` are passed over, and no more than `most` are looked for.  Every record on
+    the way is checked as `decode_records` would, but nothing is made of it: a batch of very many small records costs
+    no memory.  With `dense` the offset deltas must count up from 0.
+    """
+    view = primitives.view(buf)
+    if pos < 0 or pos > end or end > primitives.length(view):
+        raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
+    if base_timestamp >= _FAR or base_timestamp < -_FAR:
+        raise InvalidRecord(f"base timestamp {base_timestamp} is out of range")
+    data = primitives.start(view)
+    found: list[tuple[int, int, int]] = []
+    try:
+        for index in range(count):
+            length, pos = varints.varint(data, pos, end)
+            if length < 6 or length > end - pos:
+                raise InvalidRecord(f"a record claims {length} bytes where {end - pos} are left")
+            stop = pos + length
+            pos += 1
+            delta, pos = varints.varint(data, pos, stop)
+            if delta >= _FAR or delta < -_FAR:
+                raise InvalidRecord(f"a record's timestamp delta is {delta}")
+            offset_delta, pos = varints.varint(data, pos, stop)
+            if offset_delta > 0x7FFFFFFF or offset_delta < -0x80000000:
+                raise InvalidRecord(f"a record's offset delta is {offset_delta}")
+            if dense and offset_delta != index:
+                raise InvalidRecord(
+                    f"record {index} of the batch has the offset delta {offset_delta}"
+                )
+            size, pos = varints.varint(data, pos, stop)
+            if size > stop - pos or size < -1:
+                raise InvalidRecord(f"a key claims {size} bytes where {stop - pos} are left")
+            if size > 0:
+                pos += size
+            size, pos = varints.varint(data, pos, stop)
+            if size > stop - pos or size < -1:
+                raise InvalidRecord(f"a value claims {size} bytes where {stop - pos} are left")
+            if size > 0:
+                pos += size
+            size, pos = varints.varint(data, pos, stop)
+            if size:
+                _, pos = _headers(data, pos, stop, size)
+            if pos != stop:
+                raise InvalidRecord(f"a record is {stop - pos} bytes longer than its fields")
+            timestamp = base_timestamp + delta
+            if (timestamp < oldest or timestamp > newest) and offset_delta >= first_delta:
+                found.append((index, offset_delta, timestamp))
+                if len(found) >= most:
+                    return found
+    except ProtocolError as error:
+        raise InvalidRecord(f"a record cannot be read: {error}") from None
+    if pos != end:
+        raise InvalidRecord(f"{end - pos} bytes follow the last of {count} records")
+    return found
 
 
 def encode_records(

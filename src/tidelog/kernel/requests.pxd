@@ -4,12 +4,12 @@ cimport tidelog.kernel.varints as varints
 
 cdef bytes _NO_DIRECTORY
 
-@cython.locals(_="long long", view="const unsigned char[::1]", data="const unsigned char*", end=Py_ssize_t, acks="long long",
+@cython.locals(_="long long", view=object, data="const unsigned char*", end=Py_ssize_t, acks="long long",
                timeout_ms="long long", topic_count="long long", partition_count="long long", topics=list,
                partitions=list, index="long long", size="long long")
 cpdef tuple decode_produce(object frame, Py_ssize_t pos, int version)
 
-@cython.locals(_="long long", view="const unsigned char[::1]", data="const unsigned char*", end=Py_ssize_t, replica_id="long long",
+@cython.locals(_="long long", view=object, data="const unsigned char*", end=Py_ssize_t, replica_id="long long",
                replica_epoch="long long", size="long long", topic_count="long long", forgotten_count="long long", topics=list,
                forgotten=list, state_pos=Py_ssize_t)
 cpdef tuple decode_fetch(object frame, Py_ssize_t pos, int version)

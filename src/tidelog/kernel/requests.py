@@ -39,7 +39,7 @@ _NO_DIRECTORY = bytes(16)
 
 def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
     """The body of a Produce request of version 9 to 12 that begins at `pos`."""
-    view = frame
+    view = primitives.view(frame)
     data = primitives.start(view)
     end = primitives.length(view)
     if version < 9 or version > 12:
@@ -79,7 +79,7 @@ def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
 
 def decode_fetch(frame: Buffer, pos: int, version: int) -> FetchParts:
     """The body of a Fetch request of version 12 to 17 that begins at `pos`."""
-    view = frame
+    view = primitives.view(frame)
     data = primitives.start(view)
     end = primitives.length(view)
     if version < 12 or version > 17:

@@ -1,10 +1,10 @@
 cimport cython
 cimport tidelog.kernel.primitives as primitives
 
-@cython.locals(view="const unsigned char[::1]")
+@cython.locals(view=object)
 cpdef tuple read_uvarint(object buf, Py_ssize_t pos)
 
-@cython.locals(view="const unsigned char[::1]")
+@cython.locals(view=object)
 cpdef tuple read_varint(object buf, Py_ssize_t pos)
 
 @cython.locals(byte="unsigned long long", value="long long", shift=int)

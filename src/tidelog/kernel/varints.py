@@ -11,13 +11,13 @@ from tidelog.kernel.primitives import Buffer
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """The plain number of at most 32 bits at `pos`, and the position after it."""
-    view = buf
+    view = primitives.view(buf)
     return uvarint(primitives.start(view), pos, primitives.length(view))
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
     """The zig-zag number of at most 64 bits at `pos`, and the position after it."""
-    view = buf
+    view = primitives.view(buf)
     return varint(primitives.start(view), pos, primitives.length(view))
 
 

@@ -23,9 +23,16 @@ from typing import NamedTuple, Self
 
 from tidelog.errors import TidelogError
 
+_SLOWER_ALONE = 10
+"""How much longer a member that is alone waits before it looks for others."""
+
 
 class MetastoreError(TidelogError):
     """The store cannot do what was asked at the moment."""
+
+
+class MetastoreDamaged(MetastoreError):
+    """The store is there, and cannot be read."""
 
 
 class Fenced(MetastoreError):
@@ -167,13 +174,19 @@ class Metastore(ABC):
                 left = None if deadline is None else deadline - asyncio.get_running_loop().time()
                 if left is not None and left <= 0:
                     break
-                waits = [each for each in (left, self.poll_seconds) if each is not None]
+                waits = [each for each in (left, self._poll_after(now)) if each is not None]
                 try:
                     await asyncio.wait_for(bell.wait(), min(waits, default=None))
                 except TimeoutError:
                     continue
                 bell.clear()
         return now
+
+    def _poll_after(self, tick: Tick) -> float | None:
+        if self.poll_seconds is None or len(tick.sessions) > 1:
+            return self.poll_seconds
+        # Nobody else is there, and whoever comes is noticed soon enough: an idle broker should rest.
+        return self.poll_seconds * _SLOWER_ALONE
 
 
 class Wakeups:

@@ -29,6 +29,7 @@ from tidelog.metastore.contract import (
     Fenced,
     MemberTaken,
     Metastore,
+    MetastoreDamaged,
     MetastoreError,
     Session,
     SessionLost,
@@ -112,7 +113,9 @@ class SqliteMetastore(Metastore):
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (sqlite3.Error, OSError) as error:
-            raise MetastoreError(f"the metastore {self._database.path}: {error}") from error
+            # SQLite's own word for a file that it cannot read is the bare class; the others have one of their own.
+            kind = MetastoreDamaged if type(error) is sqlite3.DatabaseError else MetastoreError
+            raise kind(f"the metastore {self._database.path}: {error}") from error
 
     async def _change(self, work: Callable[[], T]) -> T:
         result = await self._run(work)

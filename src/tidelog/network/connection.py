@@ -1,7 +1,8 @@
 """One connection: frames in, answers out, in order.
 
-All complete frames of one read are served before one gathered write of their answers.  Nothing is buffered per
-connection while it is idle: it receives into the hub's buffer, and only a frame that is not whole is kept.
+All complete frames of one read are served before one gathered write of their answers, and that write waits until the
+other connections that have sent something are served too.  Nothing is buffered per connection while it is idle: it
+receives into the hub's buffer, and only a frame that is not whole is kept.
 
 Reading stops while
  - an answer is awaited (as Kafka: one request of a connection at a time, except pipelined produces),
@@ -22,7 +23,14 @@ from struct import Struct as Packer
 from tidelog.errors import ProtocolError
 
 from .answer import Answer, Deferred, Piece, Ready
-from .flow import FRAGMENT_BYTES, OWED_BYTES, PIPELINED_MAX, UNCOUNTED_BYTES
+from .flow import (
+    CAUTIOUS_BYTES,
+    FRAGMENT_BYTES,
+    OWED_BYTES,
+    PIPELINED_MAX,
+    RUN_FRAME_BYTES,
+    UNCOUNTED_BYTES,
+)
 from .hub import Hub
 from .outbox import send_some
 from .peer import Peer
@@ -55,12 +63,12 @@ class Connection:
         "_filled",
         "_finishing",
         "_held",
+        "_holding",
         "_hub",
         "_muted",
         "_need",
         "_out",
         "_reading",
-        "_reserved",
         "_serving",
         "_sock",
         "_tasks",
@@ -86,7 +94,8 @@ class Connection:
         self._held: bytearray | None = None
         self._need = 0
         self._filled = 0
-        self._reserved = 0
+        self._holding = False
+        """Whether memory is counted for what is held."""
 
         # Serving.
         self._serving = False
@@ -137,13 +146,13 @@ class Connection:
     # ------------------------------------------------------------------ receiving
 
     def _on_readable(self) -> None:
-        if self._muted or self._out or self._closed or self._too_many_turns():
+        if self._muted or self._out or self._closed or (self._turns and self._too_many_turns()):
             self._pause_reading()  # what is there stays with the kernel, and at last with the peer
             return
         hub = self._hub
-        if hub.memory.full and not self._reserved:
+        if self._held is not None and not hub.memory.may_read(self):
             self._pause_reading()
-            hub.memory.when_free(self._resume)
+            hub.memory.wait(self, self._resume)
             return
         self.seen = hub.tick
         try:
@@ -164,7 +173,9 @@ class Connection:
         buffer = self._hub.receive_buffer
         held = self._held
         if held is None:
-            count = self._receive(buffer)
+            memory = self._hub.memory
+            short = memory.used >= memory.limit
+            count = self._receive(buffer[:CAUTIOUS_BYTES] if short else buffer)
             if count:
                 self._serve_frames(buffer, count)
             return count
@@ -197,6 +208,7 @@ class Connection:
         larger[: self._filled] = held
         self._hub.buffers.give_back(held)
         self._held = larger
+        self._hold(len(larger))
         return larger
 
     def _receive(self, room: memoryview) -> int:
@@ -211,31 +223,34 @@ class Connection:
     def _keep(self, buffer: memoryview, pos: int, end: int) -> None:
         """Hold on to the bytes that could not be served: part of a frame, or frames that have to wait."""
         have = end - pos
-        if not have:
-            return
         frame_bytes = 0
         if have >= _LENGTH_BYTES:
             frame_bytes = _LENGTH_BYTES + _unpack_length(buffer, pos)[0]
-        if frame_bytes > UNCOUNTED_BYTES and not self._reserved:
-            self._reserved = max(frame_bytes, have)
-            self._hub.memory.reserve(self._reserved)
         if frame_bytes <= FRAGMENT_BYTES or have >= frame_bytes:
             self._held = bytearray(buffer[pos:end])
+            if have > UNCOUNTED_BYTES:
+                self._hold(have)
             return
-        large = self._hub.buffers.take(min(frame_bytes, max(_FIRST_BUFFER_BYTES, have)))
+        first = CAUTIOUS_BYTES if self._hub.memory.scarce else _FIRST_BUFFER_BYTES
+        large = self._hub.buffers.take(min(frame_bytes, max(first, have)))
         large[:have] = buffer[pos:end]
         self._held = large
         self._need = frame_bytes
         self._filled = have
+        self._hold(len(large))
 
     def _let_go(self) -> None:
         self._held = None
         self._need = self._filled = 0
 
+    def _hold(self, size: int) -> None:
+        self._holding = True
+        self._hub.memory.hold(self, size)
+
     def _release(self) -> None:
-        if self._reserved:
-            reserved, self._reserved = self._reserved, 0
-            self._hub.memory.release(reserved)
+        if self._holding:
+            self._holding = False
+            self._hub.memory.release(self)
 
     def _pause_reading(self) -> None:
         if self._reading:
@@ -260,9 +275,11 @@ class Connection:
     # ------------------------------------------------------------------ serving
 
     def _serve_frames(self, buffer: memoryview, end: int) -> None:
-        """Serve the complete frames at the start of `buffer`, send their answers, keep the rest."""
+        """Serve the complete frames at the start of `buffer`, have their answers sent, keep the rest."""
         serve, peer, out = self._hub.serve, self.peer, self._out
         largest = self._hub.config.request_max_bytes
+        run = self._hub.serve_run if largest >= RUN_FRAME_BYTES else None
+        answer: Answer
         pos = owed = 0
         self._serving = True
         try:
@@ -275,8 +292,15 @@ class Connection:
                 start = pos + _LENGTH_BYTES
                 if start + size > end:
                     break
-                answer = serve(peer, buffer[start : start + size])
-                pos = start + size
+                if run is not None and start + size + _LENGTH_BYTES < end:
+                    stop, answer = run(peer, buffer, pos, end)
+                    if stop == pos:
+                        run = None
+                        continue
+                    pos = stop
+                else:
+                    answer = serve(peer, buffer[start : start + size])
+                    pos = start + size
                 if isinstance(answer, _WHOLE) and self._turns is None:
                     out.append(answer)
                     owed += len(answer)
@@ -301,12 +325,13 @@ class Connection:
             return
         finally:
             self._serving = False
-        if self._reserved and pos and not self._muted:
+        if self._holding and pos and not self._muted:
             self._release()
         if not self._closed:
-            self._keep(buffer, pos, end)
-            if out:
-                self._send()
+            if pos < end:
+                self._keep(buffer, pos, end)
+            if out and not self._writing:
+                self._hub.send_soon(self)
 
     def _take(self, answer: Answer) -> bool:
         """Put an answer in its place; False if no later request may be served now."""
@@ -389,6 +414,14 @@ class Connection:
                 self._hub.loop.add_writer(self._fd, self._on_writable)
             self._writing = not done
 
+    def send_now(self) -> None:
+        """Send what the hub was asked to have sent soon."""
+        if self._closed:
+            return
+        self._send()
+        if not self._out and (self._finishing or not self._reading):
+            self._after_progress()
+
     def _on_writable(self) -> None:
         self._send()
         if not self._out:
@@ -402,7 +435,7 @@ class Connection:
             if self.idle:
                 self.close()
             return
-        if not self._muted and self._reserved and self._held is None:
+        if not self._muted and self._holding and self._held is None:
             self._release()
         if not self._reading or (self._held is not None and not self._need):
             self._resume()

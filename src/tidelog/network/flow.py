@@ -3,7 +3,6 @@
 A bound is never enforced by dropping what a peer sent, but by not reading more of it.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from .config import NetworkConfig
@@ -17,47 +16,70 @@ FRAGMENT_BYTES = RECEIVE_BYTES // 4
 UNCOUNTED_BYTES = 4096
 """Unfinished frames up to this size are not worth counting."""
 
+CAUTIOUS_BYTES = 16 * 1024
+"""What is read at a time while memory is short."""
+
 PIPELINED_MAX = 256
 """Requests of one connection that may wait for their answers at a time."""
 
 OWED_BYTES = 1 << 20
 """Answers of one read that are gathered before they are sent."""
 
+RUN_FRAME_BYTES = 8192
+"""Frames up to this size may be served as a run: for a larger one its bytes are the work."""
+
 FLUSH_BYTES = 8 << 20
 """What one connection may send before the others have their turn."""
 
 
 class MemoryBound:
-    """Counts the bytes of unfinished requests, and makes readers wait while there are too many.
+    """Counts the bytes that connections hold of unfinished requests, and makes them wait when there are too many.
 
-    A whole frame is reserved when its first bytes come, so that what was begun can always be finished; the
-    bound is therefore overshot by at most one frame.
+    Only what has arrived is counted, so promises cost nothing, and requests that are whole when they are read need
+    nothing.  While the bound is exceeded one holder may still read on, the one that has held for longest: so what was
+    begun is finished, one after the other.
     """
 
-    __slots__ = ("_waiting", "limit", "used")
+    __slots__ = ("_holders", "_waiting", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit if limit >= 0 else 1 << 62
         self.used = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._holders: dict[object, int] = {}
+        """Those who hold memory, the longest first."""
+        self._waiting: dict[object, Callable[[], None]] = {}
 
     @property
     def full(self) -> bool:
         return self.used >= self.limit
 
-    def reserve(self, size: int) -> None:
-        self.used += size
+    @property
+    def scarce(self) -> bool:
+        """Whether no more should be taken than what has arrived, though there is some left."""
+        return 2 * self.used >= self.limit
 
-    def release(self, size: int) -> None:
-        self.used -= size
-        assert self.used >= 0, "released more than was reserved"
-        # Each that continues may reserve again: ask anew before the next.
+    def hold(self, owner: object, size: int) -> None:
+        """`owner` holds `size` bytes now."""
+        self.used += size - self._holders.get(owner, 0)
+        self._holders[owner] = size
+
+    def release(self, owner: object) -> None:
+        """`owner` holds nothing any more, and waits for nothing."""
+        self.used -= self._holders.pop(owner, 0)
+        self._waiting.pop(owner, None)
         while self._waiting and not self.full:
-            self._waiting.popleft()()
+            self._waiting.pop(next(iter(self._waiting)))()
+        first = next(iter(self._holders), None)
+        if first is not None and first in self._waiting:
+            self._waiting.pop(first)()
 
-    def when_free(self, resume: Callable[[], None]) -> None:
-        """Call `resume` when there is memory again."""
-        self._waiting.append(resume)
+    def may_read(self, owner: object) -> bool:
+        """Whether `owner`, who holds something, may add to it."""
+        return not self.full or next(iter(self._holders), None) is owner
+
+    def wait(self, owner: object, resume: Callable[[], None]) -> None:
+        """Call `resume` when `owner` may read again."""
+        self._waiting[owner] = resume
 
 
 class Admission:
@@ -66,12 +88,14 @@ class Admission:
     def __init__(self, config: NetworkConfig) -> None:
         self.config = config
         self.count = 0
+        self.most = 1 << 62
+        """Connections for which there are descriptors, whatever the settings allow."""
         self._by_host: dict[str, int] = {}
 
     @property
     def full(self) -> bool:
         """Whether a new connection has to wait."""
-        return self.count >= self.config.max_connections
+        return self.count >= min(self.config.max_connections, self.most)
 
     def admit(self, host: str) -> bool:
         """Count a connection from `host`; False if it has too many already."""

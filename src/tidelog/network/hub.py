@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes]]
+"""(peer, buffer, position, end) -> (position after the frames that were served, their answers).
+
+Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
+"""
+
 _SWEEPS_PER_IDLE_TIME = 20
 
 _log = logging.getLogger(__name__)
@@ -25,9 +31,15 @@ class Hub:
     """Owns the open connections."""
 
     def __init__(
-        self, serve: Serve, config: NetworkConfig, loop: asyncio.AbstractEventLoop
+        self,
+        serve: Serve,
+        config: NetworkConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        serve_run: ServeRun | None = None,
     ) -> None:
         self.serve = serve
+        self.serve_run = serve_run
         self.config = config
         self.loop = loop
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
@@ -37,6 +49,7 @@ class Hub:
         self.tick = 0
         """Counts the sweeps; a connection notes in which it was last used."""
         self.connections: set[Connection] = set()
+        self._to_send: list[Connection] = []
         self._room_wanted: list[Callable[[], None]] = []
         self._empty: asyncio.Future[None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -59,6 +72,21 @@ class Hub:
             resume()
         if self._empty is not None and not self.connections and not self._empty.done():
             self._empty.set_result(None)
+
+    def send_soon(self, connection: "Connection") -> None:
+        """Have the answers of `connection` sent when all that have sent something are served.
+
+        Sending wakes the peer, who may take the processor from us: so first the work, which is in the caches, then
+        all the answers.
+        """
+        if not self._to_send:
+            self.loop.call_soon(self._send_all)
+        self._to_send.append(connection)
+
+    def _send_all(self) -> None:
+        ready, self._to_send = self._to_send, []
+        for connection in ready:
+            connection.send_now()
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` when a connection was closed."""

@@ -18,6 +18,7 @@ SENDFILE_MIN_BYTES = 128 * 1024
 _GATHER_PIECES = 512  # below IOV_MAX
 _GATHER_BYTES = 1 << 20
 _JOIN_BYTES = 64 * 1024
+_WHOLE = (bytes, bytearray)
 _PLAIN = frozenset({bytes, bytearray, memoryview})
 _MORE = getattr(socket, "MSG_MORE", 0)
 
@@ -43,6 +44,8 @@ def send_some(sock: socket.socket, out: "list[Piece]") -> bool:
     False means that the socket takes no more now, or that it is time for others.  Raises OSError when the
     connection or the file is broken.
     """
+    if len(out) == 1 and isinstance(out[0], _WHOLE):
+        return _send_one(sock, out, out[0])
     budget = FLUSH_BYTES
     while out:
         if budget <= 0:
@@ -56,6 +59,19 @@ def send_some(sock: socket.socket, out: "list[Piece]") -> bool:
             return False
         budget -= sent
     return True
+
+
+def _send_one(sock: socket.socket, out: "list[Piece]", piece: bytes | bytearray) -> bool:
+    """Send the only piece of `out`, which is what most answers are."""
+    try:
+        sent = sock.send(piece)
+    except (BlockingIOError, InterruptedError):
+        return False
+    if sent == len(piece):
+        out.clear()
+        return True
+    out[0] = memoryview(piece)[sent:]
+    return False
 
 
 def _send_gathered(sock: socket.socket, out: "list[Piece]") -> tuple[int, bool]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog.errors import CorruptMessage, InvalidRecord
-from tidelog.kernel import decode_records
+from tidelog.kernel import decode_records, times_outside
 from tidelog.kernel.primitives import Buffer
 from tidelog.records.compression import (
     DECOMPRESSED_LIMIT_BYTES,
@@ -29,8 +29,12 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
+MAX_RECORDS = 1_000_000
+"""More than this in one batch are not looked into: a record of 7 bytes becomes an object of 200."""
+
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
+_FIRST_TIMESTAMP, _LAST_TIMESTAMP = -1 << 63, (1 << 63) - 1
 
 
 class BatchHeader(NamedTuple):
@@ -148,6 +152,33 @@ def read_records(
     return list(map(Record._make, rows))
 
 
+def first_not_older(
+    buf: Buffer,
+    pos: int,
+    target_ms: int,
+    *,
+    from_offset: int = 0,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record of the batch with that time or a later one, from `from_offset` on."""
+    header = parse_header(buf, pos)
+    if header.max_timestamp < target_ms:
+        return None
+    place = records_of(buf, pos, header, limit_bytes=limit_bytes)
+    first_delta = max(from_offset - header.base_offset, 0)
+    # Under LogAppendTime all records have the batch's time, whatever stands beside them: take the first.
+    below = _LAST_TIMESTAMP if header.is_log_append_time else _FIRST_TIMESTAMP
+    found = times_outside(
+        *place[:4], header.base_timestamp, below, target_ms - 1, first_delta, 1, False
+    )
+    if not found:
+        return None
+    _, delta, timestamp = found[0]
+    if header.is_log_append_time:
+        timestamp = header.max_timestamp
+    return timestamp, header.base_offset + delta
+
+
 def records_of(
     buf: Buffer, pos: int, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
 ) -> tuple[Buffer, int, int, int, int, int]:
@@ -163,4 +194,6 @@ def records_of(
         end = start  # an empty batch keeps its codec but has nothing to unfold
     if header.count > (end - start) // 7:
         raise InvalidRecord(f"{header.count} records cannot fit into {end - start} bytes")
+    if header.count > MAX_RECORDS:
+        raise InvalidRecord(f"the batch has {header.count} records; {MAX_RECORDS} are the most")
     return buf, start, end, header.count, header.base_offset, header.base_timestamp

@@ -14,8 +14,11 @@ from types import ModuleType
 from tidelog.errors import InvalidRecord, UnsupportedCompressionType
 from tidelog.kernel.primitives import Buffer
 
-DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
+DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
 """What one batch may unfold to unless the caller says otherwise."""
+
+_LIKELY_RATIO = 16
+"""What a batch of max.message.bytes may always unfold to, as a multiple."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(
@@ -78,6 +81,11 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_LIMIT_BYTES
     return _decompress_growing(module, codec, data, limit)
 
 
+def unfolded_limit(max_message_bytes: int) -> int:
+    """What a batch of a topic may unfold to: the memory that one look into a batch can cost the broker."""
+    return max(DECOMPRESSED_LIMIT_BYTES, _LIKELY_RATIO * max_message_bytes)
+
+
 def _decompress_growing(module: ModuleType, codec: Codec, data: Buffer, limit: int) -> bytearray:
     """Try with a likely size, then with four times as much, up to the limit.
 
@@ -93,6 +101,9 @@ def _decompress_growing(module: ModuleType, codec: Codec, data: Buffer, limit: i
                 raise InvalidRecord(
                     f"the batch's {codec.name.lower()} data is damaged: {error}"
                 ) from None
+            out = (
+                bytearray()
+            )  # given back before the next is taken, and not kept alive by what is raised
             if size >= limit:
                 raise _too_much(codec, limit) from None
             size = min(limit, 4 * size)

@@ -18,7 +18,7 @@ from tidelog.errors import (
     MessageTooLarge,
     UnsupportedCompressionType,
 )
-from tidelog.kernel import check_batch, decode_records, first_without_key
+from tidelog.kernel import check_batch, decode_records, first_without_key, times_outside
 from tidelog.kernel.primitives import Buffer
 from tidelog.kernel.records import DecodedRecord
 from tidelog.records.batch import (
@@ -31,12 +31,15 @@ from tidelog.records.batch import (
     records_of,
 )
 from tidelog.records.builder import assemble, write_header
-from tidelog.records.compression import DECOMPRESSED_LIMIT_BYTES, Codec, compress
+from tidelog.records.compression import Codec, compress, unfolded_limit
 
 RecordErrors = list[tuple[int, str]]
 """Index of a record in its batch, and what is wrong with it (KIP-467)."""
 
 _FOREVER = (1 << 63) - 1
+_RECORDS_NAMED = 1_000
+"""So many bad records of a batch are named in the answer; the rest are as bad, and the batch is refused as a whole."""
+_ZSTD = int(Codec.ZSTD)  # a member of an enum takes a look-up in Python each time
 _ZSTD_SINCE = 7
 _NOT_FROM_CLIENTS = CONTROL | LOG_APPEND_TIME | DELETE_HORIZON
 _CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in list(Codec)[1:]}
@@ -92,8 +95,8 @@ class Rules:
     """Whether the records themselves need not be looked at."""
 
     @classmethod
-    def of(cls, config: TopicConfig, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> "Rules":
-        """The rules that a topic's settings make."""
+    def of(cls, config: TopicConfig, *, limit_bytes: int | None = None) -> "Rules":
+        """The rules that a topic's settings make; `limit_bytes` follows from them unless it is given."""
         compacted = "compact" in config.cleanup_policy
         log_append_time = config.message_timestamp_type == "LogAppendTime"
         before_max_ms = config.message_timestamp_before_max_ms
@@ -106,7 +109,7 @@ class Rules:
             compacted=compacted,
             log_append_time=log_append_time,
             codec=codec,
-            limit_bytes=limit_bytes,
+            limit_bytes=limit_bytes or unfolded_limit(config.max_message_bytes),
             ordinary=not (compacted or log_append_time or bounded) and codec is None,
         )
 
@@ -125,19 +128,23 @@ def validate_produced(
         )
     if pos == end:
         raise InvalidRecord("there is no batch")
-    header: BatchHeader = tuple.__new__(BatchHeader, check_batch(buf, pos, end))
-    count = header.count
-    codec = header.attributes & CODEC_MASK
+    fields = check_batch(buf, pos, end)
+    header: BatchHeader = tuple.__new__(BatchHeader, fields)
+    # Unpacked once: the attributes of a named tuple cost more than all the comparisons.
+    _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = (
+        fields
+    )
+    codec = attributes & CODEC_MASK
     if (
-        header.length + 12 != end - pos
+        length + 12 != end - pos
         or count == 0
-        or count != header.last_offset_delta + 1
-        or header.attributes & _NOT_FROM_CLIENTS
-        or (header.producer_id >= 0 and header.base_sequence < 0)
-        or (codec >= Codec.ZSTD and (codec > Codec.ZSTD or api_version < _ZSTD_SINCE))
+        or count != delta + 1
+        or attributes & _NOT_FROM_CLIENTS
+        or (producer_id >= 0 and sequence < 0)
+        or (codec >= _ZSTD and (codec > _ZSTD or api_version < _ZSTD_SINCE))
     ):
         raise _refusal(header, end - pos, api_version)
-    if rules.ordinary and header.max_timestamp - now_ms <= rules.after_max_ms:
+    if rules.ordinary and max_timestamp - now_ms <= rules.after_max_ms:
         return header, None
     return _look_inside(buf, pos, header, rules, now_ms)
 
@@ -184,10 +191,8 @@ def _look_inside(
         place = records_of(buf, pos, header, limit_bytes=rules.limit_bytes)
         if rules.compacted and first_without_key(*place[:4]) >= 0:
             raise _keyless(decode_records(*place))
-        if recompress or check_times:
-            rows = decode_records(*place)
-            if check_times:
-                _check_times(rows, header, rules, now_ms)
+        # Without bounds too the records must be well-formed: the cleaner must be able to read what is stored.
+        _check_times(place, header, rules, now_ms if check_times else None)
     changed = header
     if rules.log_append_time:
         changed = changed._replace(
@@ -209,26 +214,36 @@ def _look_inside(
 
 
 def _keyless(rows: list[DecodedRecord]) -> RefusedRecords:
-    errors = [
-        (index, "a compacted topic cannot take a record without a key")
-        for index, row in enumerate(rows)
-        if row[2] is None
-    ]
+    keyless = [index for index, row in enumerate(rows) if row[2] is None]
     return RefusedRecords(
-        f"{len(errors)} of {len(rows)} records have no key, which a compacted topic needs", errors
+        f"{len(keyless)} of {len(rows)} records have no key, which a compacted topic needs",
+        [
+            (index, "a compacted topic cannot take a record without a key")
+            for index in keyless[:_RECORDS_NAMED]
+        ],
     )
 
 
-def _check_times(rows: list[DecodedRecord], header: BatchHeader, rules: Rules, now_ms: int) -> None:
-    oldest, newest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+def _check_times(
+    place: tuple[Buffer, int, int, int, int, int],
+    header: BatchHeader,
+    rules: Rules,
+    now_ms: int | None,
+) -> None:
+    """Look at every record, and at its time unless `now_ms` is None."""
+    oldest, newest = -_FOREVER, _FOREVER
+    if now_ms is not None:
+        oldest = max(now_ms - rules.before_max_ms, -_FOREVER)
+        newest = min(now_ms + rules.after_max_ms, _FOREVER)
+    found = times_outside(*place[:4], header.base_timestamp, oldest, newest, 0, header.count, True)
     errors = [
-        (index, f"timestamp {row[1]} is outside of {oldest} to {newest}")
-        for index, row in enumerate(rows)
-        if row[1] != NO_TIMESTAMP and not oldest <= row[1] <= newest
+        (index, f"timestamp {timestamp} is outside of {oldest} to {newest}")
+        for index, _, timestamp in found
+        if timestamp != NO_TIMESTAMP
     ]
     if errors:
         raise RefusedTimestamps(
-            f"{len(errors)} of {len(rows)} records have times outside of "
+            f"{len(errors)} of {header.count} records have times outside of "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-            errors,
+            errors[:_RECORDS_NAMED],
         )

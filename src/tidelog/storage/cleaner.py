@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from tidelog.clock import Clock
 from tidelog.errors import KafkaStorageError
 from tidelog.names import TopicPartition
-from tidelog.settings import Section, at_least, between, setting
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_offsets, write_offsets
+from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.cleaner_process import Worker, WorkerLost, WorkerProcess
 from tidelog.storage.cleaner_worker import Failed
 from tidelog.storage.compaction import (
@@ -49,59 +49,6 @@ _logger = logging.getLogger(__name__)
 _FOREVER = (1 << 63) - 1
 _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
 _REST_SECONDS = 60.0  # before a log is tried again after a failure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerConfig(Section):
-    """Settings of the log cleaner; what a topic may override is in `LogConfig`."""
-
-    enable: bool = setting(
-        "log.cleaner.enable",
-        True,
-        "Whether compacted topics, the internal ones among them, are compacted at all.",
-    )
-    threads: int = setting(
-        "log.cleaner.threads",
-        1,
-        "Logs that are compacted at the same time, each by a process of its own.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    dedupe_buffer_size: int = setting(
-        "log.cleaner.dedupe.buffer.size",
-        128 << 20,
-        "Most memory for the map of keys, over all threads; taken as far as needed. 24 bytes hold a key.",
-        check=at_least(1024),
-        dynamic=True,
-    )
-    dedupe_load_factor: float = setting(
-        "log.cleaner.io.buffer.load.factor",
-        0.9,
-        "How full the map of keys may become before a pass ends and another one follows.",
-        check=between(0.1, 0.99),
-        dynamic=True,
-    )
-    io_buffer_size: int = setting(
-        "log.cleaner.io.buffer.size",
-        512 << 10,
-        "Memory for reading and writing segments, over all threads.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    io_max_bytes_per_second: float = setting(
-        "log.cleaner.io.max.bytes.per.second",
-        1.7976931348623157e308,
-        "Most that the cleaner reads and writes on average, over all threads.",
-        check=at_least(1),
-        dynamic=True,
-    )
-    backoff_ms: int = setting(
-        "log.cleaner.backoff.ms",
-        15_000,
-        "Wait before looking again when no log needed cleaning.",
-        check=at_least(0),
-        dynamic=True,
-    )
 
 
 @dataclass(slots=True)
@@ -179,12 +126,13 @@ class Cleaner:
         finally:
             self._in_progress.discard(partition)
 
-    def forget(self, partition: TopicPartition) -> None:
+    async def forget(self, partition: TopicPartition) -> None:
         """The log was deleted: one of the same name begins anew."""
         self.uncleanable.discard(partition)
         self._resting.pop(partition, None)
-        for offsets in self._checkpoints.values():
-            offsets.pop(partition, None)
+        for directory, offsets in self._checkpoints.items():
+            if offsets.pop(partition, None) is not None:
+                await self._write_checkpoint(directory)
 
     def truncated(self, log: Log, offset: int) -> None:
         """The log was cut back to `offset`: what is written there anew is dirty."""
@@ -209,8 +157,12 @@ class Cleaner:
                 continue
             if self._resting.get(partition, now) > now:
                 continue
-            checkpoint = self._checkpoint_of(log).get(partition)
-            looked_at.append((log, dirtiness(_facts(log), checkpoint, now_ms)))
+            offsets = self._checkpoint_of(log)
+            dirt = dirtiness(_facts(log), offsets.get(partition), now_ms)
+            if dirt.checkpoint_was_wrong:
+                # Else the log could grow past it, and what it does not know would count as clean.
+                offsets[partition] = dirt.first_dirty_offset
+            looked_at.append((log, dirt))
         counters = self.counters
         counters.last_look_ms = now_ms
         counters.max_dirty_ratio = max((each.ratio for _, each in looked_at), default=0.0)
@@ -235,7 +187,12 @@ class Cleaner:
 
     async def _clean_for_ever(self) -> None:
         while True:
-            if await self.clean_once() is None:
+            try:
+                done = await self.clean_once()
+            except Exception:
+                _logger.exception("the cleaner failed; it goes on after log.cleaner.backoff.ms")
+                done = None
+            if done is None:
                 await asyncio.sleep(self.config.backoff_ms / 1000)
 
     async def _clean(self, log: Log, dirt: Dirtiness) -> bool:
@@ -282,7 +239,8 @@ class Cleaner:
             except KafkaStorageError as error:
                 return self._failed(log, Failed(str(error), corrupt=False))
             self._count(cleaned)
-        await self._note_clean_up_to(log, mapped.end_offset)
+        self._checkpoint_of(log)[log.topic_partition] = mapped.end_offset
+        await self._write_checkpoint(os.path.dirname(log.directory))
         self._passed(log, mapped, self._clock.monotonic() - began)
         return True
 
@@ -315,12 +273,10 @@ class Cleaner:
     def _workers(self) -> int:
         return max(1, self.config.threads)
 
-    async def _note_clean_up_to(self, log: Log, offset: int) -> None:
-        directory = os.path.dirname(log.directory)
-        self._checkpoint_of(log)[log.topic_partition] = offset
+    async def _write_checkpoint(self, directory: str) -> None:
+        path = os.path.join(directory, CLEANER_CHECKPOINT)
         async with self._writing:
             offsets = dict(self._checkpoints[directory])
-            path = os.path.join(directory, CLEANER_CHECKPOINT)
             try:
                 await asyncio.to_thread(write_offsets, self._files, path, offsets)
             except OSError as error:

@@ -26,12 +26,15 @@ from tidelog.records.batch import (
     records_of,
 )
 from tidelog.records.builder import assemble
-from tidelog.records.compression import compress
+from tidelog.records.compression import DECOMPRESSED_LIMIT_BYTES, compress
 from tidelog.records.control import control_type
 from tidelog.storage.keymap import KeyMap
 from tidelog.storage.txnindex import AbortedTransaction
 
 _ABORT, _COMMIT = 0, 1  # the types of a marker (Kafka's ControlRecordType)
+
+_UNFOLDED_BYTES = 4 * DECOMPRESSED_LIMIT_BYTES
+"""A compressed batch may become so large in the worker: more than topics accept, unless max.message.bytes is huge."""
 
 _Record = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -215,7 +218,7 @@ class BatchFilter:
 
 
 def _records(buf: memoryview, position: int, header: BatchHeader) -> list[_Record]:
-    return decode_records(*records_of(buf, position, header))
+    return decode_records(*records_of(buf, position, header, limit_bytes=_UNFOLDED_BYTES))
 
 
 def _marker_kind(buf: memoryview, position: int, header: BatchHeader) -> int | None:

@@ -7,6 +7,7 @@ from tidelog.settings import Section, at_least, between, one_of, setting
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _FOREVER = (1 << 63) - 1
+_INT_MAX = (1 << 31) - 1  # Kafka's int; positions in an index have no more room either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class LogConfig(Section):
         "log.segment.bytes",
         1 << 30,
         "Size at which a segment file is closed and a new one begun.",
-        check=at_least(14),
+        check=between(14, _INT_MAX),
         topic="segment.bytes",
         dynamic=True,
     )
@@ -43,7 +44,7 @@ class LogConfig(Section):
         "log.index.size.max.bytes",
         10 * 1024 * 1024,
         "Size of an index file; when it is full the segment is rolled.",
-        check=at_least(4),
+        check=between(4, _INT_MAX),
         topic="segment.index.bytes",
         dynamic=True,
     )
@@ -51,7 +52,7 @@ class LogConfig(Section):
         "log.index.interval.bytes",
         4096,
         "One index entry is written for about this many bytes of log.",
-        check=at_least(0),
+        check=between(0, _INT_MAX),
         topic="index.interval.bytes",
         dynamic=True,
     )
@@ -140,7 +141,7 @@ class LogConfig(Section):
         "message.max.bytes",
         1024 * 1024 + 12,
         "Largest batch that is accepted, as it is sent (compressed).",
-        check=at_least(0),
+        check=between(0, _INT_MAX),
         topic="max.message.bytes",
         dynamic=True,
     )
@@ -187,7 +188,7 @@ class LogConfig(Section):
         "min.insync.replicas",
         1,
         "Replicas that must have a batch before acks=all is answered.",
-        check=at_least(1),
+        check=between(1, _INT_MAX),
         topic="min.insync.replicas",
         dynamic=True,
     )

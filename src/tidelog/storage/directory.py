@@ -8,6 +8,7 @@ recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 <topic>-<partition>.<id>-delete/    logs on their way out
 """
 
+import contextlib
 import logging
 import os
 import re
@@ -36,6 +37,8 @@ DELETE_SUFFIX = "-delete"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FILE_NAME_MAX = 255
+_KAFKAS_OWN = "__cluster_metadata"
+"""The topic in which Kafka's controller keeps its records; it is no partition of ours, and nobody may fetch from it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +63,8 @@ class LogDirectory:
     def take(self, broker_id: int, cluster_id: str) -> None:
         """Lock the directory and make sure that it is ours; `StartError` or `OSError` if it cannot be used."""
         self._files.make_directory(self.path)
+        if not self._files.exists(self._in(META_PROPERTIES)):
+            self._sync_above()
         try:
             self._lock = self._files.lock(self._in(LOCK))
         except AlreadyLocked as error:
@@ -83,7 +88,7 @@ class LogDirectory:
         found = {}
         for name in self._files.directories(self.path):
             match = _LOG_NAME.fullmatch(name)
-            if match and not name.endswith(DELETE_SUFFIX):
+            if match and match["topic"] != _KAFKAS_OWN and not name.endswith(DELETE_SUFFIX):
                 found[TopicPartition(match["topic"], int(match["partition"]))] = name
         return found
 
@@ -146,6 +151,14 @@ class LogDirectory:
         for log in self.logs.values():
             log.failure = log.failure or self.failure
         return list(self.logs)
+
+    def _sync_above(self) -> None:
+        """Let a new directory survive a power cut, with those above it, which may be new as well."""
+        path = self.path
+        while (above := os.path.dirname(path)) != path:
+            with contextlib.suppress(PermissionError):  # somebody else's, and there for long
+                self._files.sync_directory(above)
+            path = above
 
     def _check_identity(self, broker_id: int, cluster_id: str) -> None:
         path = self._in(META_PROPERTIES)

@@ -5,8 +5,14 @@ Kept as (epoch, start offset) pairs, both strictly growing, in `leader-epoch-che
 
 import os
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
-from tidelog.storage.checkpoints import LEADER_EPOCHS, read_epochs, write_epochs
+from tidelog.storage.checkpoints import (
+    LEADER_EPOCHS,
+    MalformedCheckpoint,
+    read_epochs,
+    write_epochs,
+)
 from tidelog.storage.files import Files
 
 UNDEFINED = -1
@@ -27,7 +33,10 @@ class LeaderEpochs:
 
     def load(self) -> None:
         """Read the checkpoint; `MalformedCheckpoint` when it cannot be used."""
-        self._set(read_epochs(self._files, self._path))
+        entries = read_epochs(self._files, self._path)
+        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(entries)):
+            raise MalformedCheckpoint(f"{self._path}: epochs and offsets do not grow")
+        self._set(entries)
 
     def entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset), oldest first."""

@@ -39,6 +39,10 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Claim the disk space of `size` bytes; what is not written yet reads as zeros."""
+        ...
+
     def size(self) -> int: ...
 
     def fileno(self) -> int: ...
@@ -104,6 +108,16 @@ class Files(Protocol):
         ...
 
 
+def no_descriptor(error: OSError) -> bool:
+    """Whether a file could not be opened because too many are open: nothing was done to it."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def will_pass(error: OSError) -> bool:
+    """Whether the disk is sound, only full, or not reached for want of a descriptor."""
+    return no_descriptor(error) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class AlreadyLocked(OSError):
     """Another process holds the lock; `holder` is its process id, if it can be told."""
 
@@ -134,6 +148,9 @@ class LocalFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

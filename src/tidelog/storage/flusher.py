@@ -4,7 +4,9 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 
-from tidelog.errors import KafkaError
+from tidelog.errors import KafkaError, KafkaStorageError
+from tidelog.storage.files import no_descriptor
+from tidelog.storage.flushing import Flush
 from tidelog.storage.log import Log
 
 _logger = logging.getLogger(__name__)
@@ -48,12 +50,19 @@ class Flusher:
 
     async def _flush(self, log: Log) -> None:
         try:
-            flush = log.prepare_flush()
+            loop = asyncio.get_running_loop()
+            flush: Flush | None = None
             try:
-                loop = asyncio.get_running_loop()
+                flush = log.prepare_flush()
                 await loop.run_in_executor(self._executor, flush.run)
             except OSError as error:
-                raise log.fail(error) from error
+                if not no_descriptor(error):
+                    raise log.fail(error) from error
+                if flush is not None:
+                    flush.undo()  # the disk was not reached
+                raise KafkaStorageError(
+                    f"cannot flush {log.topic_partition}: {error.strerror}"
+                ) from error
             flush.done()
         finally:
             del self._in_flight[log]

@@ -17,11 +17,21 @@ class Flush:
     raises, the log must be failed: after a failed fsync nobody knows what is on the disk.
     """
 
-    __slots__ = ("_closed", "_directory", "_file", "_log", "_snapshots", "_truncations", "up_to")
+    __slots__ = (
+        "_closed",
+        "_directory",
+        "_file",
+        "_log",
+        "_producers",
+        "_snapshots",
+        "_truncations",
+        "up_to",
+    )
 
     def __init__(self, log: "Log", producers: ProducerLog) -> None:
         self.up_to = log.log_end_offset
         self._log = log
+        self._producers = producers
         self._file = log.segments[-1].file()
         self._closed = [each for each in log.segments[:-1] if not each.synced]
         self._snapshots, producers.unsynced = producers.unsynced, []
@@ -42,6 +52,12 @@ class Flush:
         if self._directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._log.files.sync_directory(self._directory)
+
+    def undo(self) -> None:
+        """The flush could not begin: what it was to sync is left to the next."""
+        self._producers.unsynced += self._snapshots
+        if self._directory is not None:
+            self._log.directory_changed = True
 
     def done(self) -> None:
         """The flush succeeded: move the recovery point."""

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tidelog.kernel import find_floor
 from tidelog.storage.files import Files
 
 _SAVE_BYTES = 4096
@@ -34,13 +35,15 @@ class CorruptIndex(Exception):
 class IndexFile:
     """Fixed-size entries, of which every field grows from one to the next."""
 
-    __slots__ = ("_entry", "_files", "_map", "_stored", "_tail", "entries", "path")
+    __slots__ = ("_entry", "_files", "_first_bytes", "_map", "_stored", "_tail", "entries", "path")
 
     def __init__(self, files: Files, path: str, entry: struct.Struct, stored_bytes: int) -> None:
         """`stored_bytes` is the size of the file on disk, 0 for a new one."""
         self.path = path
         self._files = files
         self._entry = entry
+        self._first_bytes = entry.size - 4
+        """Of the first field; the second and last is an int32."""
         self._stored = stored_bytes // entry.size
         self._tail = bytearray()
         self._map: mmap.mmap | None = None
@@ -58,24 +61,13 @@ class IndexFile:
 
     def floor(self, target: int, field: int = 0) -> int:
         """The last slot whose `field` is at most `target`, or -1."""
-        low, high = 0, self.entries
-        unpack, size, stored = self._entry.unpack_from, self._entry.size, self._stored
-        if low < stored < high and unpack(self._tail)[field] <= target:
-            low = stored
-        elif stored:
-            high = min(high, stored)
-        buffer: mmap.mmap | bytearray
-        if low >= stored:
-            buffer, shift = self._tail, stored * size
-        else:
-            buffer, shift = self._mapped(), 0
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(buffer, middle * size - shift)[field] <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        stored, size = self._stored, self._entry.size
+        key_bytes, key_at = (self._first_bytes, 0) if field == 0 else (4, self._first_bytes)
+        if self._tail:
+            slot = find_floor(self._tail, self.entries - stored, size, key_bytes, target, key_at)
+            if slot >= 0 or not stored:
+                return stored + slot
+        return find_floor(self._mapped(), stored, size, key_bytes, target, key_at) if stored else -1
 
     def add(self, entry: bytes) -> None:
         self._tail += entry
@@ -228,7 +220,7 @@ class TimeIndex(IndexFile):
 
     def look_up(self, timestamp: int) -> int:
         """An offset at or before the first record with at least this timestamp."""
-        slot = self.floor(timestamp - 1)
+        slot = self.floor(max(timestamp - 1, -1))  # a client may ask for any time
         return self.base_offset + int(self.at(slot)[1]) if slot >= 0 else self.base_offset
 
     def truncate_to(self, offset: int) -> None:

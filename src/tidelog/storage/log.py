@@ -8,16 +8,14 @@ Everything here is synchronous and runs on the event loop: an append is one writ
 the disk is handed out (`prepare_flush`, `files_to_remove`) for a thread to do.  After a write that failed the log is as
 it was before; if even that cannot be had it is offline, and says `KafkaStorageError` from then on.
 
-Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`.
+Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`,
+what a failing disk means in `failures.py`.
 """
 
-import errno
-import logging
 import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.clock import Clock
@@ -30,37 +28,24 @@ from tidelog.errors import (
 from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader, iterate_batches
-from tidelog.storage import reading, retention, swapping
+from tidelog.storage import failures, reading, retention, swapping
+from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
 from tidelog.storage.flushing import Flush
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import maybe_marker
 from tidelog.storage.producers import WrittenBatch
+from tidelog.storage.progress import Progress
 from tidelog.storage.reading import Region
 from tidelog.storage.recovery import Loaded, Source, create_segment, load
 from tidelog.storage.segment import Segment
 
 __all__ = ["Appended", "Log", "Region"]
 
-NO_TIMESTAMP = -1
 PRODUCER_EXPIRATION_MS = 86_400_000
 _NEVER = 1 << 62
 _UNKNOWN = -1 << 62
-_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-_logger = logging.getLogger(__name__)
-
-
-class Appended(NamedTuple):
-    """Where a batch went."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 unless the topic's timestamps are those of the append."""
-    duplicate: bool = False
-    """The batch was there already; the offsets are those of the first time."""
 
 
 class Log:
@@ -94,6 +79,8 @@ class Log:
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, and is not scanned after a crash."""
         self._high_watermark = loaded.log_end_offset
+        # Markers that recovery came across are below it: the transactions they ended are decided.
+        self.producers.committed(self._high_watermark)
         self._opened_at = loaded.log_end_offset if loaded.clean else -1
 
         self.last_flush_ms = self.clock.now_ms()
@@ -124,6 +111,7 @@ class Log:
         clean: bool = False,
         open_segments: OpenSegments | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        progress: Progress | None = None,
     ) -> "Log":
         """Load the log of a directory, or begin one there.
 
@@ -137,8 +125,9 @@ class Log:
             directory=directory,
             config=config,
             clock=clock,
-            open_segments=open_segments or OpenSegments(),
+            open_segments=OpenSegments() if open_segments is None else open_segments,
             producer_expiration_ms=producer_expiration_ms,
+            progress=progress,
         )
         loaded = load(
             source, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
@@ -228,7 +217,7 @@ class Log:
         if producer_id >= 0:
             repeated = self._check_producer(batch, header, coordinator)
             if repeated is not None:
-                return _repeat(repeated, header)
+                return repeat_of(repeated, header)
         length = header.length + 12
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -247,15 +236,15 @@ class Log:
         try:
             segment.append(batch, length, last_offset, timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == length:
             self._set_roll_time(segment)
         if producer_id >= 0:
-            self._producer_log.written(header, base_offset, last_offset, batch, segment)
-        return Appended(
-            base_offset, last_offset, timestamp if header.attributes & 8 else NO_TIMESTAMP
-        )
+            self._note_producer(header, base_offset, last_offset, batch, segment)
+        told_ms = timestamp if header.attributes & 8 else NO_TIMESTAMP
+        # As `Appended(…)`, whose defaults and keywords would cost more than the tuple.
+        return tuple.__new__(Appended, (base_offset, last_offset, told_ms, False))
 
     def append_as_follower(self, batches: Buffer) -> Appended:
         """Append whole batches with the offsets and epochs that the leader gave them."""
@@ -290,12 +279,21 @@ class Log:
         try:
             segment.append(batch, header.size, last_offset, header.max_timestamp)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if segment.size == header.size:
             self._set_roll_time(segment)
         if header.producer_id >= 0:
-            self._producer_log.written(header, header.base_offset, last_offset, batch, segment)
+            self._note_producer(header, header.base_offset, last_offset, batch, segment)
+
+    def _note_producer(
+        self, header: BatchHeader, base: int, last: int, batch: Buffer, segment: Segment
+    ) -> None:
+        try:
+            self._producer_log.written(header, base, last, batch, segment)
+        except OSError as error:
+            # The marker is in the log, but not in the index of aborted transactions: only recovery can mend that.
+            raise self.fail(error) from error
 
     def _check_producer(
         self, batch: Buffer, header: BatchHeader, coordinator: bool
@@ -313,7 +311,7 @@ class Log:
             self.epochs.assign(epoch, start_offset)
         except OSError as error:
             self.epochs.forget(epoch)
-            raise self._storage_error("write the leader epoch of", error) from error
+            raise failures.refused(self, "write the leader epoch of", error) from error
 
     # ------------------------------------------------------------------ rolling
 
@@ -328,7 +326,7 @@ class Log:
             self._producer_log.snapshot(self.log_end_offset, sync=False)
             new = create_segment(self._source, base_offset)
         except OSError as error:
-            raise self._storage_error("roll a segment of", error) from error
+            raise failures.refused(self, "roll a segment of", error) from error
         if old.size == 0:
             # Offsets jumped: an empty segment in between would only be in the way.
             self.segments.pop()
@@ -399,7 +397,7 @@ class Log:
         try:
             return reading.read(self, offset, max_bytes, up_to, at_least_one)
         except OSError as error:
-            raise self._storage_error("read", error) from error
+            raise failures.refused(self, "read", error) from error
 
     def segment_number(self, offset: int) -> int:
         """Index of the segment that holds `offset`; 0 for one before the first."""
@@ -431,13 +429,14 @@ class Log:
         """A flush of everything written so far: `run` it in a thread, then call `done` on the loop."""
         if self.failure is not None:
             raise self.failure
-        self.hints[self.log_end_offset] = (self._active, self._active.size)
+        # The high watermark will come to stand here, and reads to end.
+        reading.remember(self, self.log_end_offset, self._active, self._active.size)
         return Flush(self, self._producer_log)
 
     def flush(self) -> None:
         """Flush here and now; blocking."""
-        flush = self.prepare_flush()
         try:
+            flush = self.prepare_flush()
             flush.run()
         except OSError as error:
             raise self.fail(error) from error
@@ -548,7 +547,7 @@ class Log:
 
     def close(self, *, clean: bool = True) -> None:
         """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
-        if clean and self.failure is None and self._changed():
+        if clean and self.failure is None and (self._changed() or self._active.reserved):
             try:
                 self._active.seal()
                 self._producer_log.snapshot(self.log_end_offset, sync=True)
@@ -561,6 +560,8 @@ class Log:
 
     def _changed(self) -> bool:
         """Whether a clean close has anything to do; most of many logs are idle."""
+        if self.log_end_offset == self.truncations == 0:
+            return False  # a log that never had a record has none to lose
         return self.recovery_point < self.log_end_offset or self.log_end_offset != self._opened_at
 
     def moved_to(self, directory: str) -> None:
@@ -573,33 +574,12 @@ class Log:
 
     def fail(self, error: OSError) -> KafkaStorageError:
         """The disk cannot be trusted any more: offline from now on."""
-        if self.failure is None:
-            self.failure = KafkaStorageError(
-                f"the disk of {self.topic_partition} failed: {error.strerror or error}"
-            )
-            _logger.error("%s is offline: %s", self.directory, error)
-            if self.on_failure is not None:
-                self.on_failure(self, error)
-        return self.failure
+        return failures.fail(self, error)
 
-    def _write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
+    def write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
         """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
-        if error.errno not in _DISK_IS_FULL:
-            return self.fail(error)
-        try:
-            segment.cut_tail()
-        except OSError as second:
-            return self.fail(second)
-        return self._storage_error("append to", error)
+        return failures.write_failed(self, segment, error)
 
-    def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
-        if error.errno not in _DISK_IS_FULL:
-            return self.fail(error)
-        message = f"cannot {action} {self.topic_partition}: {error.strerror or error}"
-        _logger.error("%s", message)
-        return KafkaStorageError(message)
-
-
-def _repeat(batch: WrittenBatch, header: BatchHeader) -> Appended:
-    timestamp = batch.timestamp if header.is_log_append_time else NO_TIMESTAMP
-    return Appended(batch.base_offset, batch.last_offset, timestamp, True)
+    def flush_failed(self, flush: Flush | None, error: OSError) -> KafkaStorageError:
+        """Offline, because nobody knows what is on the disk; unless the flush could not even begin."""
+        return failures.flush_failed(self, flush, error)

@@ -11,6 +11,7 @@ plain functions: the broker decides when they run.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -23,12 +24,18 @@ from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
 from tidelog.storage.config import LogConfig
 from tidelog.storage.directory import LogDirectory
-from tidelog.storage.files import Files
+from tidelog.storage.files import Files, will_pass
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
 from tidelog.storage.open_segments import OpenSegments
+from tidelog.storage.progress import Progress
 
 _logger = logging.getLogger(__name__)
+
+_MADE_AT_ONCE = 32
+"""Logs that a thread makes before others who wait for one have their turn."""
+
+_Wanted = tuple[TopicPartition, UUID | None, LogConfig]
 
 
 class LogManager:
@@ -60,6 +67,11 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._retired: list[tuple[int, str]] = []
         """When, and which directories of deleted logs are to be removed."""
+        self._unsynced: list[LogDirectory] = []
+        """Directories in which logs were made that a power cut might still take away."""
+        self._closed = False
+        self._progress: Progress | None = None
+        """Only while starting."""
 
     # ------------------------------------------------------------------ life
 
@@ -86,8 +98,13 @@ class LogManager:
             self.release()
             raise
 
-    def close(self, *, clean: bool = True) -> None:
-        """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking."""
+    def close(self, *, clean: bool = True) -> bool:
+        """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking.
+
+        Whether that worked on every directory.
+        """
+        self._closed = True
+        worked = clean
         for directory in self.directories:
             try:
                 for log in directory.logs.values():
@@ -98,8 +115,11 @@ class LogManager:
             except (KafkaStorageError, OSError) as error:
                 _logger.error("%s was not closed cleanly: %s", directory.path, error)
                 directory.leave(clean=False)
+                worked = False
+            worked = worked and directory.failure is None
         self._logs.clear()
         self._homes.clear()
+        return worked
 
     def release(self) -> None:
         """Give up the locks without touching the logs."""
@@ -127,17 +147,49 @@ class LogManager:
         topic_partition: TopicPartition,
         topic_id: UUID | None,
         config: LogConfig | None = None,
+        *,
+        sync: bool = True,
     ) -> Log:
-        """The log of a partition, made if need be on the directory with the fewest logs."""
+        """The log of a partition, made if need be on the directory with the fewest logs.
+
+        Who makes many at once leaves out the `sync` of each, and calls `sync_directories` after the last.
+        """
         log = self.get(topic_partition)
         if log is None:
-            log = self._create(topic_partition, topic_id, config or self.config)
-        elif config is not None and config is not log.config:
+            log = self._create(topic_partition, topic_id, config or self.config, sync)
+        elif config is not None and config != log.config:
             log.set_config(config)
         if log.topic_id is None and topic_id is not None:
             write_topic_id(self._files, log.directory, topic_id)
             log.topic_id = topic_id
         return log
+
+    def sync_directories(self) -> None:
+        """Let the logs that were made without `sync` survive a power cut."""
+        unsynced, self._unsynced = self._unsynced, []
+        for directory in unsynced:
+            try:
+                directory.created()
+            except OSError as error:
+                self._directory_failed(directory, error)
+
+    async def create_many(self, wanted: Sequence[_Wanted]) -> None:
+        """Make the logs that are missing, without holding up the loop: the files are made in a thread.
+
+        A directory that fails goes offline; `get_or_create` tells of it.  Only one call at a time.
+        """
+        missing = [each for each in wanted if each[0] not in self._logs]
+        for start in range(0, len(missing), _MADE_AT_ONCE):
+            for directory, group in self._spread(missing[start : start + _MADE_AT_ONCE]):
+                made: list[Log] = []
+                await self._in_thread(directory, partial(self._make_all, directory, group, made))
+                if self._closed:
+                    return
+                for log in made:
+                    self._add(directory, log).failure = directory.failure
+        unsynced, self._unsynced = self._unsynced, []
+        for directory in unsynced:
+            await self._in_thread(directory, directory.created)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """The log is gone at once; its files go file.delete.delay.ms later."""
@@ -182,7 +234,10 @@ class LogManager:
                         "%s: segment %d deleted, %s", log.topic_partition, base_offset, why
                     )
             except OSError as error:
-                log.fail(error)
+                if will_pass(error):
+                    _logger.error("retention of %s: %s", log.topic_partition, error)
+                else:
+                    log.fail(error)
             except KafkaStorageError as error:
                 _logger.error("retention of %s: %s", log.topic_partition, error)
         return deleted
@@ -224,7 +279,10 @@ class LogManager:
     def _load(self, directory: LogDirectory, config_for: Callable[[str], LogConfig]) -> None:
         for path in directory.leftovers():
             self._retired.append((0, path))
-        for topic_partition in directory.log_names():
+        names = directory.log_names()
+        progress = self._progress = Progress(self._clock, len(names))
+        for number, topic_partition in enumerate(names, 1):
+            progress.begin(str(topic_partition), number)
             if topic_partition in self._homes:
                 other = self._homes[topic_partition].path
                 raise StartError(
@@ -235,46 +293,106 @@ class LogManager:
                 log.topic_id = read_topic_id(self._files, log.directory)
             except MalformedCheckpoint as error:
                 _logger.warning("%s; it is written anew", error)
+        # What is left is of logs that are gone; one of the same name must begin at 0.
+        directory.recovery_points.clear()
+        directory.log_start_offsets.clear()
+        self._progress = None
 
     def _create(
-        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        sync: bool,
     ) -> Log:
         usable = self._usable()
         if not usable:
             raise KafkaStorageError("every log directory is offline")
         directory = min(usable, key=lambda each: len(each.logs))
         try:
-            self._files.make_directory(directory.log_path(topic_partition))
-            if topic_id is not None:
-                write_topic_id(self._files, directory.log_path(topic_partition), topic_id)
-            log = self._open(directory, topic_partition, config)
-            log.topic_id = topic_id
-            directory.created()
+            log = self._make(directory, topic_partition, topic_id, config)
+            if sync:
+                directory.created()
         except OSError as error:
-            raise self._directory_failed(directory, error) from error
+            raise self._trouble(directory, error) from error
+        return self._add(directory, log)
+
+    def _spread(self, wanted: Sequence[_Wanted]) -> list[tuple[LogDirectory, list[_Wanted]]]:
+        """Which log goes to which directory: always to the one with the fewest."""
+        plan: dict[LogDirectory, list[_Wanted]] = {each: [] for each in self._usable()}
+        for each in wanted if plan else ():
+            plan[min(plan, key=lambda one: len(one.logs) + len(plan[one]))].append(each)
+        return list(plan.items())
+
+    def _make_all(
+        self, directory: LogDirectory, wanted: Sequence[_Wanted], made: list[Log]
+    ) -> None:
+        for topic_partition, topic_id, config in wanted:
+            try:
+                made.append(self._make(directory, topic_partition, topic_id, config))
+            except OSError:
+                # It will be made on another directory, and may not be found on both after a restart.
+                with contextlib.suppress(OSError):
+                    self._files.remove_tree(directory.log_path(topic_partition))
+                raise
+
+    def _make(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+    ) -> Log:
+        """A new log and its files, which nobody knows yet; this may run in a thread."""
+        path = directory.log_path(topic_partition)
+        self._files.make_directory(path)
+        if topic_id is not None:
+            write_topic_id(self._files, path, topic_id)
+        log = self._load_log(directory, topic_partition, config)
+        log.topic_id = topic_id
         return log
 
     def _open(
         self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig
     ) -> Log:
-        log = Log.open(
+        """A log that is on the disk already."""
+        recovery_point = directory.recovery_points.pop(topic_partition, 0)
+        log_start_offset = directory.log_start_offsets.pop(topic_partition, 0)
+        log = self._load_log(directory, topic_partition, config, recovery_point, log_start_offset)
+        return self._add(directory, log)
+
+    def _load_log(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+    ) -> Log:
+        return Log.open(
             directory.log_path(topic_partition),
             files=self._files,
             config=config,
             clock=self._clock,
             topic_partition=topic_partition,
-            recovery_point=directory.recovery_points.pop(topic_partition, 0),
-            log_start_offset=directory.log_start_offsets.pop(topic_partition, 0),
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
             clean=directory.clean,
             open_segments=self._open_segments,
             producer_expiration_ms=self._producer_expiration_ms,
+            progress=self._progress,
         )
+
+    def _add(self, directory: LogDirectory, log: Log) -> Log:
+        """From now on the log is known."""
         log.on_failure = lambda _, error: self._log_failed(directory, error)
         if self._flusher is not None:
             log.on_roll = self._flusher.flush_soon
-        directory.logs[topic_partition] = log
-        self._logs[topic_partition] = log
-        self._homes[topic_partition] = directory
+        directory.logs[log.topic_partition] = log
+        self._logs[log.topic_partition] = log
+        self._homes[log.topic_partition] = directory
+        if directory not in self._unsynced:
+            self._unsynced.append(directory)
         return log
 
     def _usable(self) -> list[LogDirectory]:
@@ -290,6 +408,13 @@ class LogManager:
 
     def _log_failed(self, directory: LogDirectory, error: OSError) -> None:
         self._directory_failed(directory, error)
+
+    def _trouble(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        """Something could not be written: the directory goes offline, unless the disk is sound and only full."""
+        if not will_pass(error):
+            return self._directory_failed(directory, error)
+        _logger.error("%s: %s", directory.path, error)
+        return KafkaStorageError(f"the log directory {directory.path}: {error.strerror or error}")
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
         partitions = directory.fail(error)
@@ -307,4 +432,4 @@ class LogManager:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, work)
         except OSError as error:
-            self._directory_failed(directory, error)
+            self._trouble(directory, error)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.clock import Clock
+from tidelog.errors import CorruptMessage
 from tidelog.records.batch import BatchHeader
 from tidelog.records.control import EndTransactionMarker, read_marker
 from tidelog.storage.files import Buffer, Files
@@ -116,12 +117,14 @@ class ProducerLog:
     ) -> None:
         """Set the state to that of the log below `end`: the newest usable snapshot, and the log behind it.
 
-        With `trust_missing`, no snapshot at all means that there are no producers, as after a clean stop.
+        With `trust_missing`, no snapshot at all means that there are no producers, as after a clean stop; a damaged one
+        means nothing, so the log is read.
         """
+        snapshots = len(self._offsets)
         start = self._load_newest(end)
         if start is None:
             self.state.clear(log_start)
-            if trust_missing:
+            if trust_missing and len(self._offsets) == snapshots:
                 self.state.end_offset = end
                 return
             start = log_start
@@ -129,9 +132,12 @@ class ProducerLog:
             behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
             if behind <= start or segment.base_offset >= end:
                 continue
-            for batch in headers(segment, max(start, segment.base_offset), end):
-                if batch.header is not None:
-                    self._learn(batch, batch.header)
+            try:
+                for batch in headers(segment, max(start, segment.base_offset), end):
+                    if batch.header is not None:
+                        self._learn(batch, batch.header)
+            except CorruptMessage as error:
+                _logger.warning("producers that wrote behind this are not known: %s", error)
             segment.release()
         self.state.end_offset = end
 

@@ -7,7 +7,8 @@ that: the log remembers where the last regions ended.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.records.batch import read_records
+from tidelog.records.batch import NO_TIMESTAMP, first_not_older, read_records
+from tidelog.records.compression import unfolded_limit
 from tidelog.storage.files import File
 from tidelog.storage.segment import Segment, Step
 
@@ -62,7 +63,7 @@ def read(log: "Log", offset: int, max_bytes: int, up_to: int, at_least_one: bool
                 return None
             position, after = start + first.size, first.last_offset + 1
         end, end_offset = min(position, end), min(after, end_offset)
-    _remember(log, end_offset, segment, end)
+    remember(log, end_offset, segment, end)
     return Region(segment.file(), start, end - start, offset, end_offset)
 
 
@@ -89,11 +90,12 @@ def _readable_end(log: "Log", segment: Segment, up_to: int) -> tuple[int, int]:
     step = segment.find(up_to)
     if step is None:
         return segment.size, up_to
-    _remember(log, up_to, segment, step.position)
+    remember(log, up_to, segment, step.position)
     return step.position, up_to
 
 
-def _remember(log: "Log", offset: int, segment: Segment, position: int) -> None:
+def remember(log: "Log", offset: int, segment: Segment, position: int) -> None:
+    """A batch with this offset begins here, or will; only the latest few are kept."""
     hints = log.hints
     hints[offset] = (segment, position)
     if len(hints) > _HINTS_KEPT:
@@ -113,10 +115,11 @@ def aborted_transactions(log: "Log", first_offset: int, up_to: int) -> list[tupl
 
 def find_timestamp(log: "Log", target_ms: int, up_to: int) -> tuple[int, int, int] | None:
     """See `Log.find_timestamp`."""
+    limit_bytes = unfolded_limit(log.config.max_message_bytes)
     for segment in log.segments[log.segment_number(log.log_start_offset) :]:
         if segment.size == 0 or segment.maximum_timestamp()[0] < target_ms:
             continue
-        found = _first_not_older(segment, target_ms, log.log_start_offset)
+        found = _first_not_older(segment, target_ms, log.log_start_offset, limit_bytes)
         if found is not None:
             return found if found[1] < up_to else None
     return None
@@ -124,13 +127,40 @@ def find_timestamp(log: "Log", target_ms: int, up_to: int) -> tuple[int, int, in
 
 def max_timestamp(log: "Log", up_to: int) -> tuple[int, int, int] | None:
     """See `Log.max_timestamp`."""
-    segments = log.segments[log.segment_number(log.log_start_offset) :]
-    best = max(each.maximum_timestamp()[0] for each in segments)
-    return find_timestamp(log, best, up_to) if best >= 0 else None
+    best = NO_TIMESTAMP
+    for segment in log.segments[log.segment_number(log.log_start_offset) :]:
+        timestamp, offset = segment.maximum_timestamp()
+        if timestamp <= best:
+            continue
+        step = segment.find(offset)
+        if step and step.base_offset >= log.log_start_offset and step.last_offset < up_to:
+            best = timestamp
+        else:
+            # That record is deleted, or not yet to be seen: another may be the latest of the rest.
+            best = max(best, _latest_between(segment, log, up_to))
+    return find_timestamp(log, best, up_to) if best > NO_TIMESTAMP else None
+
+
+def _latest_between(segment: Segment, log: "Log", up_to: int) -> int:
+    """The largest timestamp from the log's start to `up_to` in this segment; -1 if there is none."""
+    start, best = log.log_start_offset, NO_TIMESTAMP
+    step = segment.find(start)
+    while step is not None and step.base_offset < up_to:
+        if step.max_timestamp > best:
+            if step.base_offset >= start and step.last_offset < up_to:
+                best = step.max_timestamp
+            else:
+                data = segment.file().pread(step.size, step.position)
+                limit_bytes = unfolded_limit(log.config.max_message_bytes)
+                for record in read_records(data, 0, limit_bytes=limit_bytes):
+                    if start <= record.offset < up_to:
+                        best = max(best, record.timestamp)
+        step = segment.step_at(step.position + step.size)
+    return best
 
 
 def _first_not_older(
-    segment: Segment, target_ms: int, log_start: int
+    segment: Segment, target_ms: int, log_start: int, limit_bytes: int
 ) -> tuple[int, int, int] | None:
     # The entry's batch is the first to reach its timestamp, so the look-up starts at or before the answer.
     step = segment.find(max(segment.time_index.look_up(target_ms), log_start))
@@ -138,8 +168,10 @@ def _first_not_older(
         if step.max_timestamp >= target_ms:
             data = segment.file().pread(step.size, step.position)
             leader_epoch = int.from_bytes(data[12:16], "big", signed=True)
-            for record in read_records(data, 0):
-                if record.timestamp >= target_ms and record.offset >= log_start:
-                    return record.timestamp, record.offset, leader_epoch
+            found = first_not_older(
+                data, 0, target_ms, from_offset=log_start, limit_bytes=limit_bytes
+            )
+            if found is not None:
+                return *found, leader_epoch
         step = segment.step_at(step.position + step.size)
     return None

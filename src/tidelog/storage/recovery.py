@@ -10,13 +10,16 @@ import os
 from dataclasses import dataclass, replace
 
 from tidelog.clock import Clock
+from tidelog.errors import CorruptMessage
+from tidelog.records.batch import HEADER_BYTES, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
-from tidelog.storage.scanning import Tail, scan
+from tidelog.storage.progress import Progress
+from tidelog.storage.scanning import ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
     DELETED,
@@ -53,6 +56,8 @@ class Source:
     clock: Clock
     open_segments: OpenSegments
     producer_expiration_ms: int
+    progress: Progress | None = None
+    """Whom to tell how far the scan of a large log has come."""
 
     def with_config(self, config: LogConfig) -> "Source":
         return replace(self, config=config)
@@ -81,13 +86,10 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     segments = [source.segment(base, sizes) for base in bases]
     epochs, epochs_lost = _load_epochs(source)
     producers = ProducerLog(source, sizes)
-    if clean and segments and _plausible_end(segments[-1], recovery_point):
-        log_end = recovery_point
-        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
-    elif clean and segments and not epochs_lost:
-        log_end = segments[-1].next_offset()
-        producers.restore(segments, log_start_offset, log_end, trust_missing=True)
-    else:
+    log_end = -1
+    if clean and segments:
+        log_end = _load_clean(segments, recovery_point, log_start_offset, producers)
+    if log_end < 0 or epochs_lost:
         log_end = _recover(segments, source, recovery_point, log_start_offset, epochs, producers)
         if epochs_lost:
             _rebuild_epochs(segments, epochs)
@@ -121,10 +123,25 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     )
 
 
+def _load_clean(
+    segments: list[Segment], recovery_point: int, log_start_offset: int, producers: ProducerLog
+) -> int:
+    """The end of a log that was stopped cleanly, which nothing is scanned for; -1 if it is damaged all the same."""
+    try:
+        end = recovery_point
+        if not _plausible_end(segments[-1], recovery_point):
+            end = segments[-1].next_offset()
+        producers.restore(segments, log_start_offset, end, trust_missing=True)
+    except CorruptMessage as error:
+        _logger.warning("%s; the log is scanned", error)
+        return -1
+    return end
+
+
 def create_segment(source: Source, base_offset: int) -> Segment:
     """A new, empty segment with its file."""
     segment = source.segment(base_offset)
-    source.files.open(segment.path, create=True).close()
+    segment.create(source.config.segment_bytes if source.config.preallocate else 0)
     return segment
 
 
@@ -140,10 +157,13 @@ def finish_interrupted(files: Files, directory: str, sizes: dict[str, int]) -> d
     doomed += [n for n in sizes if n.endswith(SWAP) and _offset_of(n) >= limit]
     for name in doomed:
         files.remove(os.path.join(directory, name))
+    for name in _damaged_swaps(files, directory, [n for n in sizes if n not in doomed]):
+        files.remove(os.path.join(directory, name))
+        doomed.append(name)
     swaps = [name for name in sizes if name.endswith(SWAP) and name not in doomed]
     ranges = [_swap_range(files, directory, name) for name in swaps if name.endswith(LOG + SWAP)]
     if ranges:
-        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        low, high = min(each[0] for each in ranges), max(each[1] for each in ranges)
         for name in sizes:
             if name.endswith(SUFFIXES) and low <= _offset_of(name) < high:
                 files.remove(os.path.join(directory, name))
@@ -203,21 +223,59 @@ def _recover(
         first -= 1
     if not segments:
         return log_start_offset
+    if first and not _is_whole(segments[first - 1]):
+        first -= 1
     start = segments[first].base_offset
     producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
     end = start
+    scanned = _Scanned(source.progress, sum(each.size for each in segments[first:]))
     for number, segment in enumerate(segments[first:], first):
-        end, reason = _recover_segment(segment, max(end, segment.base_offset), epochs, producers)
+        expected = max(end, segment.base_offset)
+        end, reason = _recover_segment(segment, expected, epochs, producers, scanned)
         if number + 1 < len(segments):
             producers.snapshot(end, sync=False)
-        if reason and number + 1 < len(segments):
+        if _ends_the_log(reason, end, segments[number + 1 :]):
             _drop_behind(segments, number, source, reason)
             break
     return end
 
 
+class _Scanned:
+    """The bytes that a log's recovery has gone through, told now and then."""
+
+    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
+        self._progress = progress
+        self._before = 0
+        if progress is not None:
+            progress.scan(total_bytes)
+
+    def at(self, position: int) -> int:
+        """The scan has come to `position` of a segment; at which one it should be told again."""
+        if self._progress is not None:
+            self._progress.at(self._before + position)
+        return position + Progress.STEP_BYTES
+
+    def finished(self, size: int) -> None:
+        self._before += size
+
+
+def _is_whole(segment: Segment) -> bool:
+    """Whether a synced segment ends with a batch: a power cut may undo the return of space that it had reserved."""
+    try:
+        segment.next_offset()
+    except CorruptMessage:
+        return False
+    finally:
+        segment.release()
+    return True
+
+
 def _recover_segment(
-    segment: Segment, expected: int, epochs: LeaderEpochs, producers: ProducerLog
+    segment: Segment,
+    expected: int,
+    epochs: LeaderEpochs,
+    producers: ProducerLog,
+    scanned: _Scanned,
 ) -> tuple[int, str]:
     """Rebuild what belongs to the segment and cut its bad end: (end offset, what was wrong)."""
     segment.offset_index.reset()
@@ -225,7 +283,10 @@ def _recover_segment(
     segment.txn_index.reset()
     segment.set_times(-1, -1, segment.base_offset)
     builder, tail, end = _IndexBuilder(segment), Tail(), expected
+    tell_at = scanned.at(0)
     for batch in scan(segment, tail):
+        if batch.position >= tell_at:
+            tell_at = scanned.at(batch.position)
         if batch.base_offset < end or batch.last_offset > segment.last_indexable_offset:
             tail.position, tail.reason = batch.position, f"corrupt: offset {batch.base_offset}"
             break
@@ -234,6 +295,7 @@ def _recover_segment(
             epochs.assign(batch.leader_epoch, batch.base_offset, save=False)
         producers.replay(batch, segment)
         end = batch.last_offset + 1
+    scanned.finished(segment.size)
     dropped = segment.size - tail.position
     if dropped:
         _logger.warning(
@@ -246,6 +308,15 @@ def _recover_segment(
     segment.release()
     producers.state.end_offset = end
     return end, tail.reason
+
+
+def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:
+    """Whether what was wrong with a segment makes those behind it worthless."""
+    if not reason or not behind:
+        return False
+    # Space that was reserved, and whose return a power cut has undone, is no loss: the next segment goes on where
+    # this one ends.
+    return reason != ZEROS or behind[0].base_offset != end
 
 
 def _drop_behind(segments: list[Segment], number: int, source: Source, reason: str) -> None:
@@ -290,13 +361,35 @@ def _plausible_end(last: Segment, recovery_point: int) -> bool:
     return recovery_point > last.base_offset
 
 
-def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int]:
-    """Base offset of a swapped-in segment, and the offset after its last batch."""
-    from tidelog.kernel import scan_batches
+def _damaged_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
+    """The files of swaps that cannot be read although what they were made of is still there."""
+    damaged = []
+    for name in names:
+        if not name.endswith(LOG + SWAP):
+            continue
+        base, _, damage = _swap_range(files, directory, name)
+        if damage and file_name(base) in names:
+            _logger.warning("%s is dropped: %s", os.path.join(directory, name), damage)
+            damaged += [each for each in names if each.endswith(SWAP) and _offset_of(each) == base]
+    return damaged
 
-    base = _offset_of(name)
-    places, _, _ = scan_batches(data := files.read(os.path.join(directory, name)), 0, len(data))
-    return base, places[-1][3] + 1 if places else base + 1
+
+def _swap_range(files: Files, directory: str, name: str) -> tuple[int, int, str]:
+    """Base offset of a swapped-in segment, the offset after its last batch, and what is wrong with it if anything is."""
+    base = end = _offset_of(name)
+    damage = ""
+    file = files.open(os.path.join(directory, name))
+    try:
+        position, size = 0, file.size()
+        while position + HEADER_BYTES <= size:
+            header = parse_header(file.pread(HEADER_BYTES, position), 0)
+            position += header.size
+            end = header.last_offset + 1
+    except CorruptMessage as error:
+        damage = error.message
+    finally:
+        file.close()
+    return base, max(end, base + 1), damage
 
 
 def _is_log(name: str) -> bool:

@@ -13,6 +13,7 @@ from tidelog.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from tidelog.storage.segment import Segment
 
 CHUNK_BYTES = 1 << 20
+ZEROS = "nothing but zeros: reserved space, or data that never reached the disk"
 
 _LENGTH = struct.Struct(">i")
 # | leader epoch | magic, crc | attributes | deltas and timestamps | producer id |
@@ -71,7 +72,7 @@ def scan(segment: Segment, tail: Tail, *, position: int = 0) -> Iterator[Scanned
         tail.position = position
         at_end = position - stop + len(chunk) >= segment.size
         if reason and (at_end or reason != "torn"):
-            tail.reason = reason
+            tail.reason = ZEROS if _only_zeros(segment, position) else reason
             return
         if stop == 0:
             # One batch is larger than the chunk: take all of it, if the file can hold it.
@@ -82,6 +83,17 @@ def scan(segment: Segment, tail: Tail, *, position: int = 0) -> Iterator[Scanned
             chunk_bytes = max(claimed, 2 * chunk_bytes)
         else:
             chunk_bytes = CHUNK_BYTES
+
+
+def _only_zeros(segment: Segment, position: int) -> bool:
+    """Whether nothing was ever written from `position` on."""
+    file = segment.file()
+    while position < segment.size:
+        chunk = file.pread(min(CHUNK_BYTES, segment.size - position), position)
+        if not chunk or chunk != bytes(len(chunk)):
+            return False
+        position += len(chunk)
+    return True
 
 
 def headers(segment: Segment, from_offset: int, to_offset: int) -> Iterator[Scanned]:

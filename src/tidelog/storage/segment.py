@@ -13,6 +13,7 @@ import os
 import struct
 from typing import NamedTuple
 
+from tidelog.errors import CorruptMessage
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, File, Files
 from tidelog.storage.index import (
@@ -36,6 +37,7 @@ _UNKNOWN = -2
 _STEP = struct.Struct(">qi11xiqq")
 _WINDOW_BYTES = 8192
 _LENGTH_EXCLUDED = 12  # base offset and length itself are not counted in a batch's length
+_LEAST_LENGTH = 49  # a header without records
 
 
 class Step(NamedTuple):
@@ -65,6 +67,7 @@ class Segment:
         "_max_timestamp_offset",
         "_open_segments",
         "_rebuild",
+        "_rebuilt",
         "base_offset",
         "created_ms",
         "directory",
@@ -74,6 +77,7 @@ class Segment:
         "last_indexable_offset",
         "offset_index",
         "recently_used",
+        "reserved",
         "roll_after",
         "size",
         "synced",
@@ -114,6 +118,7 @@ class Segment:
         )
         self._file: File | None = None
         self._rebuild = self.size > 0 and bare + INDEX not in found
+        self._rebuilt = False
         self._max_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self.first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
@@ -124,6 +129,8 @@ class Segment:
         self.roll_after = _NEVER
         """The segment is closed when a batch with a later timestamp comes."""
         self._bytes_since_entry = 0
+        self.reserved = False
+        """The file is longer than `size`: the rest is for batches to come, and gone when the segment is closed."""
         self.recently_used = True
         self.synced = False
         """All that the segment will ever hold is on the disk."""
@@ -149,12 +156,36 @@ class Segment:
 
     # ------------------------------------------------------------------ writing
 
+    def create(self, reserve_bytes: int) -> None:
+        """Make the file, and claim its disk space beforehand (preallocate) if that is asked for."""
+        file = self._files.open(self.path, create=True)
+        try:
+            if reserve_bytes:
+                self.reserved = True
+                file.allocate(reserve_bytes)
+        finally:
+            file.close()
+
+    def give_back(self) -> None:
+        """Give back the disk space that was claimed and not used."""
+        if self.reserved:
+            self.cut_tail()
+            self.reserved = False
+
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int) -> None:
         """Write whole batches at the end; `OSError` leaves the segment as it was."""
+        (self._file or self._open()).pwrite(data, self.size)
+        self.written(length, last_offset, max_timestamp)
+
+    def write(self, data: Buffer) -> None:
+        """Put bytes behind the end; they become part of the segment when `written` tells of them."""
+        (self._file or self._open()).pwrite(data, self.size)
+
+    def written(self, length: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch of `length` bytes lies behind the end: take it in, and index it where one is due."""
         position = self.size
-        (self._file or self._open()).pwrite(data, position)
-        self.recently_used = True
         self.size = position + length
+        self.recently_used = True
         if position == 0:
             self.first_timestamp = max_timestamp
         if max_timestamp > self._max_timestamp:
@@ -163,6 +194,13 @@ class Segment:
         if self._bytes_since_entry > self.index_interval_bytes:
             self.add_index_entry(last_offset, position)
         self._bytes_since_entry += length
+
+    def has_slots(self, entries: int) -> bool:
+        """Whether the indexes have room for so many more entries."""
+        return (
+            self.offset_index.entries + entries < self._max_index_entries
+            and self.time_index.entries + entries < self._max_time_entries
+        )
 
     def add_index_entry(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
@@ -204,6 +242,7 @@ class Segment:
 
     def seal(self) -> None:
         """No more is appended: complete the indexes and write them."""
+        self.give_back()
         if self.size and self._max_timestamp != _UNKNOWN:
             self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
         for index in (self.offset_index, self.time_index):
@@ -246,11 +285,24 @@ class Segment:
     def find(self, offset: int) -> Step | None:
         """The first batch that ends at `offset` or later; None if all end before it."""
         self._prepare()
-        position: int = self.offset_index.look_up(offset)
-        return self.walk(position, offset)
+        try:
+            return self._walk(self.offset_index.look_up(offset), offset)
+        except CorruptIndex as error:
+            if self._rebuilt:
+                # It is the log itself, and reading all of it again would not mend that.
+                raise CorruptMessage(str(error)) from None
+            self._rebuild_indexes(str(error))
+        return self.walk(self.offset_index.look_up(offset), offset)
 
     def walk(self, position: int, offset: int) -> Step | None:
-        """The same, looking only from the batch at `position` on."""
+        """The same, looking only from the batch at `position` on; `CorruptMessage` if there are no batches."""
+        try:
+            return self._walk(position, offset)
+        except CorruptIndex as error:
+            raise CorruptMessage(str(error)) from None
+
+    def _walk(self, position: int, offset: int) -> Step | None:
+        """The same; `CorruptIndex` if what led to `position` was wrong."""
         window, start = b"", position
         file = self.file()
         while position + _STEP.size <= self.size:
@@ -261,10 +313,12 @@ class Segment:
                     return None
             base, length, delta, _, timestamp = _STEP.unpack_from(window, position - start)
             size = length + _LENGTH_EXCLUDED
+            if length < _LEAST_LENGTH or delta < 0 or base < self.base_offset:
+                raise CorruptIndex(f"{self.path}: no batch begins at {position}")
             if base + delta >= offset:
+                if position + size > self.size:
+                    raise CorruptIndex(f"{self.path}: the batch at {position} is cut off")
                 return Step(position, size, base, base + delta, timestamp)
-            if length <= 0:
-                return None
             position += size
         return None
 
@@ -300,7 +354,11 @@ class Segment:
         """The offset after the last batch, read from the file."""
         last = self.base_offset
         position: int = self.offset_index.before_position(self.size)
-        step = self.step_at(position)
+        try:
+            step = self._walk(position, -1)
+        except CorruptIndex as error:
+            self._rebuild_indexes(str(error))
+            step = self.step_at(self.offset_index.before_position(self.size))
         while step is not None:
             last = step.last_offset + 1
             step = self.step_at(step.position + step.size)
@@ -364,18 +422,22 @@ class Segment:
             self._max_timestamp = NO_TIMESTAMP
             self._find_max_timestamp()
         except CorruptIndex as error:
-            from tidelog.storage.recovery import rebuild_indexes
+            self._rebuild_indexes(str(error))
 
-            self._max_timestamp = NO_TIMESTAMP
-            rebuild_indexes(self, str(error))
+    def _rebuild_indexes(self, why: str) -> None:
+        from tidelog.storage.recovery import rebuild_indexes
+
+        self._max_timestamp = NO_TIMESTAMP
+        self._rebuilt = True
+        rebuild_indexes(self, why)
 
     def _find_max_timestamp(self) -> None:
         """From the time index, and the batches behind its last entry."""
         timestamp, offset = self.time_index.maximum()
         # Whenever the offset index gets an entry the time index has the maximum up to there.
-        step = self.step_at(self.offset_index.before_position(self.size))
+        step = self._walk(self.offset_index.before_position(self.size), -1)
         while step is not None:
             if step.max_timestamp > timestamp:
                 timestamp, offset = step.max_timestamp, step.last_offset
-            step = self.step_at(step.position + step.size)
+            step = self._walk(step.position + step.size, -1)
         self._max_timestamp, self._max_timestamp_offset = timestamp, offset

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from tidelog.storage.files import Buffer, File, Files, LocalFiles, Lock, replace_atomically
+from tidelog.storage.files import Buffer, File, LocalFiles, Lock, replace_atomically
 
 
 class Fault(Enum):
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
     number: int
     action: str
-    """write, truncate, sync, create, rename, remove, make_directory or sync_directory"""
+    """write, truncate, allocate, sync, create, rename, remove, make_directory or sync_directory"""
     path: str
 
 
@@ -137,12 +137,12 @@ class FaultyFiles:
 
     # ------------------------------------------------------------------ faults
 
-    def kill(self) -> Files:
+    def kill(self) -> "FaultyFiles":
         """End the process; the disk keeps everything that was written."""
         self._died = True
-        return LocalFiles()
+        return FaultyFiles(self.root)
 
-    def cut_power(self, seed: int | None = None) -> Files:
+    def cut_power(self, seed: int | None = None) -> "FaultyFiles":
         """End the process and lose what was not synced; with a seed, a random part of that survives, torn."""
         self._died = True
         chance = random.Random(seed) if seed is not None else None
@@ -150,7 +150,7 @@ class FaultyFiles:
             path = os.path.join(self.root, name)
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
         _write_tree(self.root, self._tree, chance)
-        return LocalFiles()
+        return FaultyFiles(self.root)
 
     def at_point(self, action: str, path: str, half: Callable[[], None] | None = None) -> bool:
         """Fail here if the plan says so; True when the process is to die right after."""
@@ -256,6 +256,8 @@ class FaultyFiles:
         self._local.remove_tree(path)
 
     def sync_directory(self, path: str) -> None:
+        if os.path.commonpath([self.root, os.path.abspath(path)]) != self.root:
+            return  # what is above was there before, and stays
         after = self.at_point("sync_directory", path)
         self._folder(path).sync()
         if after:
@@ -304,8 +306,8 @@ class FaultyFile:
             self._files.die()
 
     def datasync(self) -> None:
+        # The real disk is not asked: the model alone decides what survives.
         after = self._files.at_point("sync", self.path)
-        self._file.datasync()
         self._node.sync()
         if after:
             self._files.die()
@@ -314,6 +316,13 @@ class FaultyFile:
         after = self._files.at_point("truncate", self.path)
         self._file.truncate(size)
         self._node.pending.append((size, None))
+        if after:
+            self._files.die()
+
+    def allocate(self, size: int) -> None:
+        after = self._files.at_point("allocate", self.path)
+        self._file.allocate(size)
+        self._node.pending.append((max(size, self._file.size()), None))
         if after:
             self._files.die()
 

@@ -256,6 +256,14 @@ def _answer(
     return deferred
 
 
+def failed(
+    services: Services, partition: Partition, correlation_id: int, error: KafkaError
+) -> bytes:
+    """The answer of any flexible version to a request whose only batch was not written."""
+    outcomes: Outcomes = [(partition.topic, [(partition.index, error)])]
+    return bytes(_encoded(services, _FIRST_FLEXIBLE, correlation_id, outcomes))
+
+
 def _encoded(
     services: Services, version: int, correlation_id: int, outcomes: Outcomes
 ) -> bytearray:

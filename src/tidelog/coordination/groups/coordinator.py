@@ -59,6 +59,9 @@ log = logging.getLogger(__name__)
 
 _LOADED_AT_ONCE_BYTES = 1 << 20
 """A request waits for the load of a log up to this size; for a larger one it is told to come back."""
+_MAX_GROUP_ID = 32767
+"""Records store an id's length in an int16."""
+_MAX_CACHED_ID = 64
 
 
 class GroupCoordinator:
@@ -125,6 +128,8 @@ class GroupCoordinator:
 
     async def _index_of(self, group_id: str) -> int:
         """The shard of a group, loaded."""
+        if len(group_id) > _MAX_GROUP_ID:
+            raise InvalidGroupId(f"a group id of {len(group_id)} characters cannot be stored")
         count = self._image().partition_count(CONSUMER_OFFSETS)
         if not count:
             await self._ensure_topic(CONSUMER_OFFSETS)
@@ -300,14 +305,23 @@ class _ImageTopics(NamedTuple):
         return self.image().topics
 
 
-@lru_cache(maxsize=4096)
 def shard_of(group_id: str, partition_count: int) -> int:
-    """The partition that a group id belongs to: Java's `String.hashCode`, without its sign."""
+    """The partition that a group id belongs to: the absolute value of Java's `String.hashCode`, as Kafka's Utils.abs."""
+    hashed = _java_hash if len(group_id) > _MAX_CACHED_ID else _cached_java_hash
+    value = hashed(group_id)
+    # The least int has no positive counterpart, and counts as 0.
+    return (min(value, -value & 0xFFFFFFFF) & 0x7FFFFFFF) % partition_count
+
+
+def _java_hash(group_id: str) -> int:
     units = group_id.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
         value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partition_count
+    return value
+
+
+_cached_java_hash = lru_cache(maxsize=4096)(_java_hash)
 
 
 def _decoded(key: bytes, value: bytes | None, producer_id: int) -> Change | None:

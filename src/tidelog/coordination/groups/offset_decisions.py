@@ -38,6 +38,7 @@ from tidelog.protocol.messages.offset_fetch import (
 )
 
 NO_OFFSET = -1
+_LATEST_MS = (1 << 63) - 1
 
 
 def check_commit(
@@ -65,7 +66,8 @@ def commit(
 ) -> Decision[Change, OffsetCommitResponse]:
     """Records for all offsets that can be stored, and a code for each."""
     now_ms = env.clock.now_ms()
-    expire_ms = -1 if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+    retention_ms = request.retention_time_ms
+    expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, _LATEST_MS)
     limit = env.config().offset_metadata_max_bytes
     topics = env.topics()
     records: list[Change] = []

@@ -1,0 +1,110 @@
+"""Many logs made at once: beside the loop, spread over the directories, whatever the disks do."""
+
+from uuid import uuid4
+
+import pytest
+
+from tidelog.errors import KafkaStorageError
+from tidelog.names import TopicPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import LocalFiles
+from tidelog.storage.manager import LogManager
+from tidelog.testing.faulty_files import Fault, FaultyFiles
+
+TOPIC_ID = uuid4()
+
+
+@pytest.fixture
+def start(tmp_path, clock):
+    made = []
+
+    def make(*names, files=None):
+        logs = LogManager(
+            [str(tmp_path / name) for name in names or ("data",)],
+            files=files or LocalFiles(),
+            clock=clock,
+            config=LogConfig(),
+        )
+        logs.start(broker_id=0, cluster_id="c")
+        made.append(logs)
+        return logs
+
+    yield make
+    for logs in made:
+        logs.release()
+
+
+def wanted(count):
+    return [(TopicPartition("t", index), TOPIC_ID, LogConfig()) for index in range(count)]
+
+
+async def test_logs_are_made_once_and_spread(start, bench):
+    logs = start("one", "two")
+    bench.append(logs.get_or_create(TopicPartition("t", 3), TOPIC_ID), [b"kept"])
+    await logs.create_many(wanted(100))
+    assert len(logs) == 100
+    assert [len(each.logs) for each in logs.directories] == [50, 50]
+    assert logs.get(TopicPartition("t", 3)).log_end_offset == 1
+    assert logs.get(TopicPartition("t", 99)).topic_id == TOPIC_ID
+
+
+async def test_they_survive_a_power_cut(start, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = start(files=files)
+    await logs.create_many(wanted(40))
+    again = start(files=files.cut_power())
+    assert len(again) == 40
+    assert all(log.log_end_offset == 0 for log in again)
+
+
+async def test_a_disk_that_fails_takes_its_own_and_the_rest_go_elsewhere(start, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = start("one", "two", files=files)
+    files.plan = lambda point: Fault.IO_ERROR if "/one/t-6" in point.path else None
+    await logs.create_many(wanted(100))
+    assert logs.directories[0].failure is not None
+    offline = 0
+    for partition, topic_id, config in wanted(100):
+        try:
+            logs.get_or_create(partition, topic_id, config)
+        except KafkaStorageError:
+            offline += 1
+            assert logs.home_of(partition) is logs.directories[0]
+    assert 0 < offline < 50
+    files.plan = None
+    logs.release()
+    # No log may be on both disks when the broken one is back.
+    assert len(start("one", "two", files=files)) == 100
+
+
+async def test_a_stop_ends_the_making(start, tmp_path, monkeypatch):
+    logs = start()
+    make = logs._make
+
+    def stop_then_make(*arguments):
+        logs._closed = True
+        return make(*arguments)
+
+    monkeypatch.setattr(logs, "_make", stop_then_make)
+    await logs.create_many(wanted(100))
+    assert len(logs) == 0
+
+
+async def test_a_clean_stop_syncs_nothing_of_logs_without_records(start, tmp_path, bench):
+    files = FaultyFiles(str(tmp_path))
+    logs = start(files=files)
+    await logs.create_many(wanted(20))
+    bench.append(logs.get(TopicPartition("t", 7)), [b"x"])
+    before = len(files.points)
+    logs.close()
+    touched = {
+        name
+        for point in files.points[before:]
+        for name in point.path.split("/")
+        if name.startswith("t-")
+    }
+    assert touched == {"t-7"}
+    again = start(files=files.cut_power())
+    assert again.directories[0].clean
+    assert again.get(TopicPartition("t", 7)).log_end_offset == 1
+    assert len(again) == 20

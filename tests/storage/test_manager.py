@@ -1,0 +1,263 @@
+"""Log directories: locks, identity, loading, deletion, checkpoints, one disk failing alone."""
+
+import errno
+import os
+import subprocess
+import sys
+from uuid import uuid4
+
+import pytest
+
+from tidelog.errors import KafkaStorageError, StartError
+from tidelog.names import TopicPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import LocalFiles
+from tidelog.storage.flusher import Flusher
+from tidelog.storage.manager import LogManager
+from tidelog.testing.faulty_files import Fault, FaultyFiles
+
+A, B = TopicPartition("a.b-c", 0), TopicPartition("a.b-c", 1)
+
+
+@pytest.fixture
+def manager(tmp_path, clock):
+    made = []
+
+    def make(*names, files=None, start=True, broker_id=0, cluster_id="c", **config):
+        logs = LogManager(
+            [str(tmp_path / name) for name in names or ("data",)],
+            files=files or LocalFiles(),
+            clock=clock,
+            config=LogConfig(**config),
+        )
+        made.append(logs)
+        if start:
+            logs.start(broker_id=broker_id, cluster_id=cluster_id)
+        return logs
+
+    yield make
+    for logs in made:
+        logs.release()
+
+
+def test_logs_come_back_with_their_topic_ids(manager, bench):
+    logs = manager()
+    topic_id = uuid4()
+    for partition in (A, B):
+        bench.append(logs.get_or_create(partition, topic_id), [b"x"])
+    logs.get(A).delete_records(1)
+    logs.close()
+    again = manager()
+    assert len(again) == 2
+    assert again.get(A).topic_id == topic_id
+    assert (again.get(A).log_start_offset, again.get(B).log_start_offset) == (1, 0)
+    assert again.get(B).log_end_offset == 1
+    assert again.get(TopicPartition("a.b-c", 2)) is None
+
+
+def test_a_clean_stop_is_marked_and_a_start_removes_the_mark(manager, tmp_path):
+    logs = manager()
+    logs.close()
+    mark = tmp_path / "data" / ".kafka_cleanshutdown"
+    assert mark.exists()
+    logs = manager()
+    assert logs.directories[0].clean
+    assert not mark.exists()
+
+
+def test_a_second_process_is_refused_by_name_and_pid(manager, tmp_path):
+    manager()
+    code = (
+        "import sys; from tidelog.clock import SystemClock; from tidelog.storage.config import LogConfig\n"
+        "from tidelog.storage.files import LocalFiles; from tidelog.storage.manager import LogManager\n"
+        "logs = LogManager([sys.argv[1]], files=LocalFiles(), clock=SystemClock(), config=LogConfig())\n"
+        "logs.start(broker_id=0, cluster_id='c')"
+    )
+    path = str(tmp_path / "data")
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert "StartError" in last
+    assert path in last
+    assert f"process {os.getpid()}" in last
+
+
+@pytest.mark.parametrize("identity", [{"broker_id": 1}, {"cluster_id": "other"}])
+def test_a_directory_of_someone_else_is_refused(manager, identity):
+    manager().close()
+    with pytest.raises(StartError, match="belongs to"):
+        manager(**identity)
+
+
+def test_a_directory_that_cannot_be_made(manager, tmp_path):
+    (tmp_path / "data").write_text("not a directory")
+    with pytest.raises(StartError, match="no log directory can be used"):
+        manager()
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later(manager, bench, clock, tmp_path):
+    logs = manager()
+    log = logs.get_or_create(A, uuid4())
+    bench.append(log, [b"x"])
+    region = log.read(0, 100, up_to=1)
+    logs.delete(A)
+    assert logs.get(A) is None
+    assert region.read()
+    assert logs.get_or_create(A, uuid4()).log_end_offset == 0
+    assert any(each.name.endswith("-delete") for each in (tmp_path / "data").iterdir())
+
+
+async def test_deleted_files_are_removed_after_the_delay(manager, bench, clock, tmp_path):
+    logs = manager(segment_bytes=200, retention_bytes=0)
+    log = logs.get_or_create(A, None)
+    for _ in range(3):
+        bench.append(log, [b"x" * 60])
+    logs.get_or_create(B, None)
+    logs.delete(B)
+    assert [each[1] for each in await logs.apply_retention()] == [0, 1, 2]
+    await logs.remove_files()
+    assert len(list((tmp_path / "data").glob("*/*.deleted"))) > 0
+    clock.advance(60_000)
+    await logs.remove_files()
+    assert not list((tmp_path / "data").glob("*/*.deleted"))
+    assert not list((tmp_path / "data").glob("*-delete"))
+
+
+def test_an_interrupted_deletion_is_finished_by_the_next_run(manager):
+    logs = manager()
+    logs.get_or_create(A, None)
+    logs.delete(A)
+    logs.close()
+    again = manager()
+    assert len(again) == 0
+    assert len(again._retired) == 1
+
+
+def test_one_disk_fails_alone(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = manager("one", "two", files=files)
+    one, two = logs.get_or_create(A, None), logs.get_or_create(B, None)
+    assert logs.home_of(A) is not logs.home_of(B)
+    told = []
+    logs.on_offline = lambda partitions, error: told.append(partitions)
+    files.plan = lambda point: Fault.IO_ERROR if "/one/" in point.path else None
+    with pytest.raises(KafkaStorageError):
+        bench.append(one, [b"x"])
+    bench.append(two, [b"x"])
+    with pytest.raises(KafkaStorageError):
+        logs.get(A)
+    assert told == [[A]]
+    assert logs.get_or_create(TopicPartition("n", 0), None).directory.startswith(
+        str(tmp_path / "two")
+    )
+    logs.close()
+    assert not (tmp_path / "one" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "two" / ".kafka_cleanshutdown").exists()
+
+
+async def test_checkpoints_are_kafkas_text(manager, bench, tmp_path):
+    logs = manager()
+    log = logs.get_or_create(A, None)
+    bench.append(log, [b"x", b"y"])
+    log.flush()
+    log.delete_records(1)
+    await logs.checkpoint()
+    for name, offset in (
+        ("recovery-point-offset-checkpoint", 2),
+        ("replication-offset-checkpoint", 2),
+        ("log-start-offset-checkpoint", 1),
+    ):
+        assert (tmp_path / "data" / name).read_text() == f"0\n1\na.b-c 0 {offset}\n"
+
+
+def test_a_broken_checkpoint_costs_a_scan_and_no_data(manager, bench, tmp_path):
+    logs = manager()
+    bench.append(logs.get_or_create(A, None), [b"x"])
+    logs.close()
+    (tmp_path / "data" / "recovery-point-offset-checkpoint").write_text("0\n5\n")
+    again = manager()
+    assert not again.directories[0].clean
+    assert again.get(A).log_end_offset == 1
+
+
+def test_a_new_log_does_not_inherit_a_checkpoint(manager, tmp_path):
+    logs = manager()
+    logs.close()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (tmp_path / "data" / name).write_text("0\n1\na.b-c 0 5\n")
+    assert manager().get_or_create(A, None).log_start_offset == 0
+
+
+def test_few_descriptors_for_many_logs(manager, bench):
+    logs = manager()
+    for index in range(50):
+        bench.append(logs.get_or_create(TopicPartition("t", index), None), [b"x"])
+    logs.close()
+    before = len(os.listdir("/proc/self/fd"))
+    again = manager()
+    assert len(again) == 50
+    assert len(os.listdir("/proc/self/fd")) - before < 5
+
+
+def test_the_limit_on_open_segments_holds_over_all_logs(tmp_path, clock, bench):
+    logs = LogManager(
+        [str(tmp_path / "data")],
+        files=LocalFiles(),
+        clock=clock,
+        config=LogConfig(),
+        open_segments_max=5,
+    )
+    logs.start(broker_id=0, cluster_id="c")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        for index in range(30):
+            bench.append(logs.get_or_create(TopicPartition("t", index), None), [b"x"])
+    assert len(os.listdir("/proc/self/fd")) - before <= 5
+    logs.close()
+
+
+async def test_a_full_disk_does_not_take_the_directory_offline(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = manager(files=files)
+    log = logs.get_or_create(A, None)
+    files.plan = lambda point: Fault.NO_SPACE
+    await logs.checkpoint()
+    with pytest.raises(KafkaStorageError):
+        logs.get_or_create(B, None)
+    files.plan = None
+    await logs.checkpoint()
+    bench.append(log, [b"x"])
+    bench.append(logs.get_or_create(B, None), [b"x"])
+
+
+class NoDescriptors(LocalFiles):
+    """Files that cannot be opened while `gone` is set."""
+
+    gone = False
+
+    def open(self, path, *, create=False):
+        if self.gone:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return super().open(path, create=create)
+
+
+async def test_a_want_of_descriptors_passes(manager, bench):
+    files = NoDescriptors()
+    logs = manager(files=files, segment_bytes=200)
+    log = logs.get_or_create(A, None)
+    for _ in range(5):
+        bench.append(log, [b"x" * 50])
+    for segment in log.segments:
+        segment.release()
+    files.gone = True
+    await logs.checkpoint()
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        bench.append(log, [b"x" * 50])
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        log.read(0, 100, up_to=5)
+    with pytest.raises(KafkaStorageError, match="Too many open files"):
+        await Flusher().flush(log, 5)
+    files.gone = False
+    bench.append(log, [b"y" * 50])
+    await Flusher().flush(log, 6)
+    assert log.recovery_point == 6
+    assert len(bench.values(log)) == 6
