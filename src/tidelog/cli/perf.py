@@ -22,6 +22,7 @@ from tidelog.cli._options import (
     one_topic,
     pairs,
 )
+from tidelog.cli._progress import Progress
 from tidelog.errors import RequestTimedOut, SettingsError
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _consume(arguments: argparse.Namespace) -> int:
         )
     count = octets = 0
     joined_ms = None
-    with Consumer(config, topics=[topic]) as consumer:
+    with Consumer(config, topics=[topic]) as consumer, Progress(arguments.messages) as progress:
         begun_ms = heard_ms = _now_ms()
         reported = (begun_ms, 0, 0)
         while count < arguments.messages and _now_ms() - heard_ms <= arguments.timeout:
@@ -187,6 +188,7 @@ def _consume(arguments: argparse.Namespace) -> int:
                 continue
             heard_ms = _now_ms()
             count += len(messages)
+            progress.update(count)
             octets += sum(len(each.value or b"") + len(each.key or b"") for each in messages)
             if (
                 arguments.show_detailed_stats

@@ -4,6 +4,7 @@ Absent: percent formats for the input, transactions.
 """
 
 import argparse
+import os
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tidelog.cli._options import (
     pairs,
 )
 from tidelog.cli._output import print_json_line
+from tidelog.cli._progress import Progress
 from tidelog.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -68,9 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
         config["acks"] = arguments.acks
     if arguments.compression:
         config["compression.type"] = arguments.compression
-    with _opened(arguments.file) as source, Producer(config) as producer:
+    with (
+        _opened(arguments.file) as source,
+        Producer(config) as producer,
+        Progress(_size(arguments.file)) as progress,
+    ):
         waiting: deque[Delivery] = deque()
-        count = 0
+        count = octets = 0
         for written in _messages(source, arguments):
             waiting.append(
                 producer.send(
@@ -83,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             )
             count += 1
+            octets += len(written.value or b"") + 1
+            progress.update(octets)
             while waiting and (waiting[0].done() or len(waiting) > _UNSETTLED):
                 _settle(waiting.popleft(), arguments)
         producer.flush()
@@ -98,6 +106,10 @@ def _opened(path: str | None) -> IO[bytes]:
         # Its own object, so that closing it does not close the standard input of a caller in this process.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     return open(path, "rb")
+
+
+def _size(path: str | None) -> int:
+    return 0 if path is None or path == "-" else os.path.getsize(path)
 
 
 def _messages(source: IO[bytes], arguments: argparse.Namespace) -> Iterator[Written]:
