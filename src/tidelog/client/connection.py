@@ -79,6 +79,9 @@ class Connection(asyncio.BufferedProtocol):
         except KafkaError as error:
             connection.close()
             raise NetworkException(f"{address} did not answer as a broker does: {error}") from None
+        except BaseException:
+            connection.close()  # cancelled, and nobody else knows of it
+            raise
         return connection
 
     @property
