@@ -57,7 +57,7 @@ def test_log_dir_of_a_file_is_kept(tmp_path: Path):
 
 
 WRONG = [
-    ([], "tidelog: say what to do: tidelog serve; see tidelog --help"),
+    ([], "tidelog: say what to do: cluster, config, "),
     (["sevre"], "sevre is not a command of tidelog (did you mean serve?)"),
     (["--verzion"], "--verzion is not an option of tidelog (did you mean --version?)"),
     (["serve", "--prot", "1"], "--prot is not an option of tidelog serve (did you mean --port?)"),
@@ -150,3 +150,5 @@ async def test_the_banner_fits_on_a_screen(tmp_path: Path):
     assert str(tmp_path) in text
     assert "num.io.threads" in text
     assert len(text.splitlines()) < 20
+    assert f"tidelog produce hello -b {broker.addresses[0]}" in text
+    assert f"tidelog consume hello -b {broker.addresses[0]} --from-beginning" in text

@@ -1,13 +1,16 @@
 """`tidelog COMMAND …`: finds the command's module and hands over.
 
 A command is a module of this package with three names: `HELP` (one line), `add_arguments(parser)` and
-`run(arguments) -> int`, whose result is the exit code.  Only the command that is called is imported.  Modules whose
-names begin with an underscore, and this one, are no commands.
+`run(arguments) -> int`, whose result is the exit code; a fourth, `EXAMPLE`, ends its help.  Only the command that is
+called is imported.  Modules whose names begin with an underscore, and this one, are no commands.
+
+Exit codes: 0 it is done; 1 it failed; 2 it was called wrongly; 130 it was interrupted.
 """
 
 import argparse
 import gc
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -16,10 +19,12 @@ from typing import NoReturn
 
 import tidelog
 from tidelog import cli
-from tidelog.errors import SettingsError, StartError
+from tidelog.errors import SettingsError, StartError, TidelogError
 
+FAILED = 1
 WRONG_USE = 2
-"""Exit code of everything that the user can put right."""
+"""Exit code of everything that the user can put right by calling it otherwise."""
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,10 +32,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         parsed = _parse(given)
-        return int(parsed.run(parsed))
+        code = int(parsed.run(parsed))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.  What is still buffered must not be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (StartError, SettingsError) as error:
         print(f"tidelog: {error}", file=sys.stderr)
         return WRONG_USE
+    except (TidelogError, OSError) as error:
+        print(f"tidelog: {_one_line(error)}", file=sys.stderr)
+        return FAILED
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +63,7 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"tidelog {tidelog.__version__}")
     if not given:
-        parser.error(f"say what to do: {' or '.join(f'tidelog {name}' for name in names)}")
+        parser.error(f"say what to do: {', '.join(names)}")
     if given[0] not in names and given[0] not in parser._option_string_actions:
         what = "an option" if given[0].startswith("-") else "a command"
         known = [*names, *parser._option_string_actions]
@@ -59,7 +75,8 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
         of_command = commands.add_parser(
             name,
             help=command.HELP,
-            description=command.__doc__,
+            description=(command.__doc__ or "").partition("\nAbsent: ")[0],
+            epilog=getattr(command, "EXAMPLE", None),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -85,6 +102,10 @@ def command_names() -> list[str]:
     """Every command there is."""
     found = (each.name for each in pkgutil.iter_modules(cli.__path__))
     return sorted(name for name in found if name != "main" and not name.startswith("_"))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _command(name: str) -> ModuleType:

@@ -22,10 +22,12 @@ from tidelog import kernel
 from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli._options import BOOTSTRAP
 from tidelog.errors import SettingsError, StartError
 from tidelog.network.peer import Address
 
 HELP = "run a broker"
+EXAMPLE = "example: tidelog serve --data ./data -X num.partitions=4"
 
 log = logging.getLogger(__name__)
 
@@ -114,10 +116,11 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
         )
     if settings.unused:
         lines.append(f"  not used   {', '.join(settings.unused)}")
+    where = "" if str(first) == BOOTSTRAP else f" -b {first}"
     lines += [
-        "  try        pip install kafka-python",
-        f"             python -m kafka.producer -b {first} -t hello    or    kcat -b {first} -t hello -P",
-        f"             python -m kafka.consumer -b {first} -t hello    or    kcat -b {first} -t hello -C",
+        f"  try        echo hi | tidelog produce hello{where}",
+        f"             tidelog consume hello{where} --from-beginning",
+        f"             or any Kafka client: kcat -b {first} -t hello -C",
     ]
     return "\n".join(lines)
 

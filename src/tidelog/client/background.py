@@ -22,6 +22,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from tidelog.errors import TidelogError
 
 C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -76,10 +77,10 @@ class LoopThread:
         self.loop.run_until_complete(_settle(self.loop))
 
 
-class Blocking(Generic[C]):
+class Blocking(Generic[C_co]):
     """A client whose async core lives in a `LoopThread`."""
 
-    def __init__(self, make: Callable[[], C], name: str) -> None:
+    def __init__(self, make: Callable[[], C_co], name: str) -> None:
         self._thread = LoopThread(name)
         try:
             self._core = self._thread.run(_made(make))

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
             connection.close()
             raise NetworkException(f"{address} did not answer as a broker does: {error}") from None
         except asyncio.CancelledError:
-            connection.close()
+            connection.close()  # nobody else knows of it
             raise
         return connection
 

@@ -1,0 +1,64 @@
+"""`tidelog topic`, as the manual's quick start uses it."""
+
+
+def test_create_list_describe_delete(cli, unique):
+    name = unique("quick")
+    made = cli("topic", "create", "--topic", name, "--partitions", 2, "--replication-factor", 1)
+    assert made.ok().out == f"Created topic {name}.\n"
+    assert name in cli("topic", "list").ok().lines
+    first, *rest = cli("topic", "describe", "--topic", name).ok().lines
+    assert first.startswith(f"Topic: {name}\tTopicId: ")
+    assert first.endswith("\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: ")
+    assert rest == [
+        f"\tTopic: {name}\tPartition: {each}\tLeader: 0\tReplicas: 0\tIsr: 0" for each in (0, 1)
+    ]
+    assert cli("topic", "delete", name).ok().out == f"Deleted topic {name}.\n"
+    assert name not in cli("topic", "list").ok().lines
+
+
+def test_alter_sets_and_takes_back(cli, topic):
+    cli("topic", "alter", topic, "-c", "retention.ms=1000", "-c", "segment.bytes=2000000").ok()
+    (described,) = cli("topic", "describe", topic, "--json").ok().json
+    assert described["configs"] == {"retention.ms": "1000", "segment.bytes": "2000000"}
+    cli("topic", "alter", topic, "--deleteConfig", "retention.ms", "--partitions", 3).ok()
+    (described,) = cli("topic", "describe", topic, "--json").ok().json
+    assert described["configs"] == {"segment.bytes": "2000000"}
+    assert described["partition_count"] == 3
+
+
+def test_add_partitions_counts_what_is_there(cli, topic):
+    assert cli("topic", "add-partitions", topic, "-n", 2).ok().out.endswith("has 3 partitions.\n")
+    assert cli("topic", "add-partitions", topic, "--partitions", 2).code == 1
+
+
+def test_what_is_there_already_is_an_error_unless_allowed(cli, topic):
+    ran = cli("topic", "create", topic)
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert topic in ran.err
+    assert cli("topic", "create", topic, "--if-not-exists").ok().out == ""
+
+
+def test_what_is_not_there_is_an_error_unless_allowed(cli):
+    for action in ("delete", "describe"):
+        ran = cli("topic", action, "not-there")
+        assert ran.code == 1
+        assert "not-there" in ran.err
+    assert cli("topic", "delete", "not-there", "--if-exists").code == 0
+
+
+def test_a_bad_value_is_named(cli, topic):
+    ran = cli("topic", "alter", topic, "-c", "retention.ms=soon")
+    assert ran.code == 1
+    assert "retention.ms='soon'" in ran.err
+    assert cli("topic", "alter", topic, "-c", "retention.ms").code == 2
+    assert cli("topic", "alter", topic).code == 2
+
+
+def test_trim_by_offset_and_by_time(cli, topic):
+    cli("produce", topic, stdin=b"a\nb\nc\nd\n").ok()
+    assert cli("topic", "trim", topic, "--offset", 2).ok().lines[-1].split() == [topic, "0", "2"]
+    assert cli("topic", "trim", topic, "--before", "1d").ok().lines[-1].split() == [topic, "0", "2"]
+    assert cli("topic", "trim", topic, "--all").ok().lines[-1].split() == [topic, "0", "4"]
+    assert cli("topic", "describe", topic, "--offsets").ok().out.endswith("Begin: 4\tEnd: 4\n")
+    assert cli("topic", "trim", topic, "--all", "--partition", 7).code == 2
+    assert cli("topic", "trim", topic).code == 2
