@@ -14,6 +14,11 @@ def numbers(cli, topic):
     return topic
 
 
+def test_only_what_is_shown_is_counted(cli, numbers):
+    ran = cli("consume", numbers, "--from-beginning", "--where", "value~[5-9]", "-n", 2)
+    assert ran.ok().lines == ["5", "6"]
+
+
 @pytest.mark.parametrize(
     ("options", "first"),
     [

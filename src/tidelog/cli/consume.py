@@ -119,13 +119,14 @@ def _until_told(
         messages = consumer.poll(most, timeout=POLL_S)
         if messages:
             quiet_since = time.monotonic()
-            if left is not None:
-                left -= len(messages)
-            yield [
+            shown = [
                 each
                 for each in messages
                 if (until is None or each.timestamp < until) and fits(each)
             ]
+            if left is not None:
+                left -= len(shown)
+            yield shown
         if stops_at_end and ended(not messages):
             return
         if arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:

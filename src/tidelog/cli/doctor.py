@@ -166,14 +166,13 @@ def measure_syncs(directory: Path) -> list[float]:
 
 
 def _limits(arguments: argparse.Namespace) -> Iterator[Finding]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} may be open"
-    if 0 <= soft < _FILES_WANTED:
-        yield Finding(
-            WARNING,
-            "files",
-            f"{text}; for many partitions and clients raise it: ulimit -n {min(hard, _FILES_WANTED) if hard > 0 else _FILES_WANTED}",
-        )
+    _, most = resource.getrlimit(
+        resource.RLIMIT_NOFILE
+    )  # a broker raises its soft limit to the hard one
+    text = f"{most} may be open" if most >= 0 else "any number may be open"
+    if 0 <= most < _FILES_WANTED:
+        cure = f"for many partitions and clients let the system allow {_FILES_WANTED} (LimitNOFILE, limits.conf)"
+        yield Finding(WARNING, "files", f"{text}; {cure}")
     else:
         yield Finding(OK, "files", text)
     try:
