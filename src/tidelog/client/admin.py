@@ -9,8 +9,7 @@ Absent: ACLs, quotas, SCRAM users, reassignments, transactions, delegation token
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 from uuid import UUID
 
 from tidelog.client.background import Blocking, blocking
@@ -285,17 +284,6 @@ class AsyncAdmin(AsyncGroups):
 
     async def close(self) -> None:
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _at_controller(self, request: Request, check: Callable[[Response], None]) -> None:
         async def ask() -> None:

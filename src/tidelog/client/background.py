@@ -19,10 +19,11 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from tidelog.client.closing import Closing
 from tidelog.errors import TidelogError
 
-C = TypeVar("C")
-C_co = TypeVar("C_co", covariant=True)
+C = TypeVar("C", bound=Closing)
+C_co = TypeVar("C_co", bound=Closing, covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -94,7 +95,7 @@ class Blocking(Generic[C_co]):
         """Close the client; calling it again does nothing."""
         if not self._thread.loop.is_closed():
             try:
-                self._thread.run(self._core.close())  # type: ignore[attr-defined]
+                self._thread.run(self._core.close())
             finally:
                 self._thread.stop()
 

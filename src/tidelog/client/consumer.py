@@ -27,10 +27,10 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from tidelog.client.assignment import Assignment, PartitionState
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, note_group_error
 from tidelog.client.decoding import Deserializer, decode_chunk
 from tidelog.client.fetcher import Fetcher
@@ -51,7 +51,7 @@ T = TypeVar("T")
 Names = str | Iterable[str] | None
 
 
-class AsyncConsumer:
+class AsyncConsumer(Closing):
     """A consumer on the running loop."""
 
     def __init__(
@@ -223,17 +223,6 @@ class AsyncConsumer:
         finally:
             await self._fetcher.close()
             await self.cluster.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # The rest is for the blocking face and for ourselves.
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, note_group_error
 from tidelog.client.group_protocol import decode_assignment
 from tidelog.client.group_requests import CommittedOffset, committed_offsets, offset_commit
@@ -63,7 +64,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
-class AsyncGroups:
+class AsyncGroups(Closing):
     """The part of the admin client that is about groups."""
 
     def __init__(self, cluster: Cluster) -> None:

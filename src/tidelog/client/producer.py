@@ -15,12 +15,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tidelog.client.accumulator import Accumulator, BufferFull
 from tidelog.client.background import Blocking
 from tidelog.client.batch import Batch, Delivery
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
 from tidelog.client.partitioning import Partitioner, partition_of
 from tidelog.client.sender import Sender
@@ -36,7 +36,7 @@ class _MetadataMissing(Exception):
     """The topic's partitions are not known yet."""
 
 
-class AsyncProducer:
+class AsyncProducer(Closing):
     """A producer on the running loop."""
 
     def __init__(
@@ -109,17 +109,6 @@ class AsyncProducer:
         finally:
             await self._sender.close()
             await self.cluster.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # What both faces share.
 

@@ -5,10 +5,10 @@ with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
 """
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from tidelog.client.background import Blocking, blocking
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import FETCH, Cluster
 from tidelog.client.decoding import Chunk, decode_chunk
 from tidelog.client.fetching import fetch_request, fetched
@@ -20,7 +20,7 @@ from tidelog.names import TopicPartition
 from tidelog.protocol.messages.fetch import FetchResponse
 
 
-class AsyncSimpleConsumer:
+class AsyncSimpleConsumer(Closing):
     """Stateless reading on the running loop."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -70,17 +70,6 @@ class AsyncSimpleConsumer:
 
     async def close(self) -> None:
         await self._cluster.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 class SimpleConsumer(Blocking[AsyncSimpleConsumer]):

@@ -1,0 +1,24 @@
+"""What every async client is: something to be closed, also by `async with`."""
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Closing(ABC):
+    """Closed when its `async with` block ends."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of the brokers."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
