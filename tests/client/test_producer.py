@@ -1,6 +1,8 @@
 """The producer against a real broker."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -27,6 +29,35 @@ def everything(bootstrap: str, topic: str, partition: int) -> list[bytes]:
         while len(found) < end:
             found += [message.value for message in consumer.fetch(topic, partition, len(found))]
         return found
+
+
+FORGETFUL = """
+import sys, tidelog
+producer = tidelog.Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+for number in range(1000):
+    producer.send(sys.argv[2], b"%d" % number, partition=0)
+if sys.argv[3:]:
+    import os, signal
+    os.kill(int(sys.argv[3]), signal.SIGKILL)
+"""
+
+
+def test_a_program_that_ends_without_a_flush_loses_nothing(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-c", FORGETFUL, bootstrap, topic]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert ended.stderr == b""
+    assert everything(bootstrap, topic, 0) == [b"%d" % number for number in range(1000)]
+
+
+def test_a_program_that_ends_without_its_broker_tells_what_is_lost(
+    own_broker: LocalBroker, unique: Callable[[str], str]
+) -> None:
+    command = [sys.executable, "-c", FORGETFUL, own_broker.bootstrap, unique("lost")]
+    ended = subprocess.run(
+        [*command, str(own_broker.pid)], capture_output=True, timeout=60, check=True
+    )
+    assert b"1000 records were not acknowledged" in ended.stderr
+    assert b"Traceback" not in ended.stderr
 
 
 def test_a_delivery_tells_where(bootstrap: str, topic: str) -> None:

@@ -39,6 +39,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in it, and so must not wait for it."""
+        return threading.current_thread() is self._thread
+
     def start(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
         """Run a coroutine there; the future is its outcome."""
         if os.getpid() != self._pid:
@@ -65,7 +70,7 @@ class LoopThread:
         if self.loop.is_closed() or os.getpid() != self._pid:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             return  # a forgotten client was collected there; the thread ends by itself
         self._thread.join()
         self.loop.close()
@@ -90,6 +95,11 @@ class Blocking(Generic[C_co]):
             raise
         # A client that is forgotten, or lives to the end of the program, must not leave a running loop behind.
         self._finalizer = weakref.finalize(self, self._thread.stop)
+
+    def _finish_with(self, finish: Callable[[], None]) -> None:
+        """What to do when the client is forgotten, or lives to the end of the program; it must stop the thread."""
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, finish)
 
     def close(self) -> None:
         """Close the client; calling it again does nothing."""

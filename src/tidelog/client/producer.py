@@ -10,6 +10,7 @@ Absent: transactions.
 """
 
 import asyncio
+import logging
 import os
 import time
 import weakref
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from tidelog.client.accumulator import Accumulator, BufferFull
-from tidelog.client.background import Blocking
+from tidelog.client.background import Blocking, LoopThread
 from tidelog.client.batch import Batch, Delivery
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
@@ -30,6 +31,12 @@ from tidelog.errors import RequestTimedOut, SettingsError, TidelogError, Unknown
 
 Serializer = Callable[[Any], bytes | None]
 Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
+
+
+_LAST_WAIT_S = 5.0
+"""How long the end of a program may wait for what nobody flushed."""
+
+_log = logging.getLogger(__name__)
 
 
 class _MetadataMissing(Exception):
@@ -204,6 +211,7 @@ class Producer(Blocking[AsyncProducer]):
         self._add = self._core.accumulator.add_to_sticky
         self._now_ms = self._core.now_ms
         self._plain = value_serializer is None and partitioner is None
+        self._finish_with(partial(_send_the_rest, self._thread, self._core))
         os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
 
     def send(
@@ -284,6 +292,25 @@ class Producer(Blocking[AsyncProducer]):
                 left = until - time.monotonic()
                 if left <= 0 or not accumulator.room.wait(left):
                     raise self._core.out_of_memory()
+
+
+def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
+    """A producer was forgotten, or lives to the end of the program: what it was given is sent all the same."""
+    try:
+        if core.closed or thread.is_current:
+            return
+        until = time.monotonic() + _LAST_WAIT_S
+        batches = core.accumulator.seal_all()
+        lost = sum(
+            each.count for each in batches if not each.wait(max(0.0, until - time.monotonic()))
+        )
+        if lost:
+            _log.error(
+                "%d records were not acknowledged when their producer was dropped: call flush() or close() first",
+                lost,
+            )
+    finally:
+        thread.stop()
 
 
 def _after_fork(producer: "weakref.ref[Producer]") -> None:
