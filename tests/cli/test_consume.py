@@ -73,8 +73,16 @@ def test_what_is_not_there(cli, topic):
     assert cli("consume", topic, "--offset", "here").code == 2
 
 
+# As from a terminal: who starts the tests in the background has them ignore SIGINT, and children inherit that.
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("tidelog", run_name="__main__")
+"""
+
+
 def test_ctrl_c_is_quiet(broker, numbers):
-    command = [sys.executable, "-m", "tidelog", "consume", numbers, "-b", broker.bootstrap]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "consume", numbers, "-b", broker.bootstrap]
     child = subprocess.Popen(
         [*command, "--follow", "--from-beginning"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -84,5 +92,8 @@ def test_ctrl_c_is_quiet(broker, numbers):
         for _ in range(10):
             child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        assert child.wait(20) == 130
+        try:
+            assert child.wait(20) == 130
+        finally:
+            child.kill()
         assert child.stderr.read() == b""
