@@ -4,8 +4,12 @@
 #                 more arguments: make run ARGS="--port 0 --data /tmp/logs"
 #   make test     set up, install the foreign clients the tests drive, run all tests
 #                 without those clients: make test PEERS=no
+#   make compat-kafka   our clients' tests against a real Apache Kafka, fetched with Maven; skipped where it cannot be
+#   make demo     two clusters, front ends, a mirror and the audit, in under a minute
 #   make check    format, lint, types, layers
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
+#   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
+#   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
 #   make bench    every benchmark, see benchmarks/README.md; one of them: make bench BENCH=kernel ARGS="--seconds 0.1"
 #   make docs     write the generated reference pages again
 #   make clean    remove everything that the above have made, except ./data
@@ -14,6 +18,10 @@ PYTHON ?= python3
 ARGS ?=
 PEERS ?= yes
 FUZZ_SECONDS ?= 300
+CHAOS_SECONDS ?= 600
+SEEDS ?= 1000
+TEST_SEEDS ?= 200
+FROM ?= 1
 BENCH ?= $(basename $(notdir $(wildcard benchmarks/*.py)))
 WORKERS ?= 2
 BIN := .venv/bin
@@ -21,7 +29,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: run test check peers bench docs fuzz clean
+.PHONY: run demo test compat-kafka check peers bench docs fuzz simulate chaos clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -29,8 +37,16 @@ run: .venv/installed
 # Process-level tests measure themselves by progress, not by time, but they want a core each: they run after
 # the others, on fewer workers.
 test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
-	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/faults tests/fuzz
+	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/faults tests/fuzz tests/metastore tests/testing
+	$(BIN)/pytest -q -n 0 tests/spark
+	$(BIN)/python -m tidelog.testing.simulation --seeds $(TEST_SEEDS) --jobs $(WORKERS)
+
+demo: .venv/dev
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+compat-kafka: .venv/dev
+	$(BIN)/python scripts/compat_kafka.py $(ARGS)
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -52,6 +68,13 @@ docs: .venv/installed
 
 fuzz: .venv/dev
 	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
+
+simulate: .venv/dev
+	$(BIN)/python -m tidelog.testing.simulation --seeds $(SEEDS) --from $(FROM) --jobs $(WORKERS) $(ARGS)
+
+chaos: .venv/dev .peers/installed
+	for store in sqlite zookeeper; do \
+	  $(BIN)/python tests/faults/chaos.py --metastore $$store --seconds $(CHAOS_SECONDS) || exit 1; done
 
 clean:
 	rm -rf .venv .peers build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -78,6 +101,7 @@ clean:
 	@$(PIP) --group dev
 	@touch $@
 
-.peers/installed: scripts/peers.sh
+.peers/installed: scripts/peers.sh scripts/zookeeper.sh
 	scripts/peers.sh
+	scripts/zookeeper.sh
 	touch $@

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog import kernel
+from tidelog.kernel.arrow import BITS
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
@@ -27,6 +28,8 @@ from tidelog.storage.config import LogConfig
 
 COUNT = 1000
 NOW = 1_700_000_000_000
+FAR = 1 << 62
+ALL_COLUMNS = sum(BITS.values())
 
 
 def rate(call: Callable[[], object], seconds: float) -> float:
@@ -54,6 +57,15 @@ def kernel_figures(seconds: float) -> dict[str, float]:
         )
         found[f"decode {size} B, records/s"] = COUNT * rate(
             partial(kernel.decode_records, data, 0, len(data), COUNT, 0, NOW), seconds
+        )
+        segment = (data, 0, len(data), COUNT, 0, NOW, -1)
+        found[f"decode {size} B into columns, records/s"] = COUNT * rate(
+            partial(kernel.decode_columns, [segment], ALL_COLUMNS, 0, FAR, -FAR, FAR, 1),
+            seconds,
+        )
+        values = [row[2] for row in rows]
+        found[f"send {size} B to an open draft, records/s"] = COUNT * rate(
+            partial(_send_all, values), seconds
         )
     block = bytes(range(256)) * 4096
     found["CRC-32C of 1 MB, GB/s"] = len(block) / 1e9 * rate(lambda: kernel.crc32c(block), seconds)
@@ -87,6 +99,15 @@ def kernel_figures(seconds: float) -> dict[str, float]:
         len(log) / 1e9 * rate(lambda: kernel.scan_batches(log, 0, len(log)), seconds)
     )
     return found
+
+
+def _send_all(values: list[bytes]) -> None:
+    draft = kernel.Draft(None, 61, 1 << 20, bytearray())
+    draft.reserve(1 << 30)
+    drafts = kernel.Drafts(time.time_ns)
+    drafts.sticky = draft
+    for value in values:
+        drafts.add(value, None, None)
 
 
 def peer_figures(seconds: float) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ Nothing in these pages is written by hand: a setting or an API that is added to 
 `make docs`, and `make check` refuses a page that is behind.
 """
 
+import argparse
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,15 +12,22 @@ from pathlib import Path
 
 from tidelog.broker.dispatch import Handlers
 from tidelog.broker.settings import SECTIONS
+from tidelog.cli.main import command_names, parser_for
 from tidelog.settings import Declared, declared, text_of
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by `make docs`; do not edit. -->"
 FOREVER = (1 << 63) - 1
+_EVERYWHERE = ("help", "bootstrap", "client_settings", "client_config")
+"""Options that every command has, and so need not be told of each."""
 
 
 def main(arguments: list[str]) -> int:
-    pages = {"settings.md": "\n".join(settings()), "apis.md": "\n".join(apis())}
+    pages = {
+        "settings.md": "\n".join(settings()),
+        "apis.md": "\n".join(apis()),
+        "commands.md": "\n".join(commands()),
+    }
     if "--check" in arguments:
         old = [name for name, text in pages.items() if _differs(PAGES / name, text + "\n")]
         for name in old:
@@ -62,6 +70,46 @@ def apis() -> Iterator[str]:
         purpose = _first_line(module.__doc__).partition(": ")[2]
         rows.append((str(handler.api_key), handler.name, str(handler.versions), told, purpose))
     yield from table(("key", "API", "versions", "told", "for"), rows)
+
+
+def commands() -> Iterator[str]:
+    """Every command, its actions and their options, from their parsers."""
+    yield from (NOTE, "# Commands", "")
+    yield (
+        "What `tidelog COMMAND --help` prints. Options that are only there because Kafka's tools have them are left out; "
+        "the [guide](../guide/commands.md) shows how commands are used. Whatever talks to a cluster takes `-b HOST:PORT`, "
+        "`-X NAME=VALUE` and `--client-config FILE`."
+    )
+    for name in command_names():
+        yield from _command(f"tidelog {name}", parser_for(name), "##")
+
+
+def _command(name: str, parser: argparse.ArgumentParser, level: str) -> Iterator[str]:
+    yield from ("", f"{level} {name}", "")
+    text = (parser.description or "").strip()
+    yield text if level == "###" else _first_line(text).partition(": ")[2] or _first_line(text)
+    shown = [each for each in parser._actions if each.help != argparse.SUPPRESS]
+    branches = [each for each in shown if isinstance(each, argparse._SubParsersAction)]
+    rows = [
+        (_spelling(each), (each.help or "").replace("%%", "%"))
+        for each in shown
+        if each not in branches and each.dest not in _EVERYWHERE
+    ]
+    if rows:
+        yield from ("", *table(("option", "meaning"), rows))
+    for branch in branches:
+        for action, inner in branch.choices.items():
+            yield from _command(f"{name} {action}", inner, "###")
+
+
+def _spelling(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    value = ""
+    if action.nargs != 0:
+        choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else None
+        value = f" {action.metavar or choices or action.dest.upper()}"
+    return "`" + ", ".join(action.option_strings) + value + "`"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """tidelog: a distributed log that speaks Kafka's wire protocol.
 
-`Producer`, `Consumer`, `SimpleConsumer` and `Admin` are the blocking clients; `tidelog.aio` has them for asyncio.
-They are imported when first used, so that importing the package costs nothing.
+`Producer`, `Consumer`, `SimpleConsumer` and `Admin` are the blocking clients, `read` and `scan` give a part of a topic as
+Arrow tables; `tidelog.aio` has all of them for asyncio.  They are imported when first used, so that importing the package costs nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -11,18 +11,30 @@ if TYPE_CHECKING:
     from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.message import Message
     from tidelog.client.producer import Producer
+    from tidelog.client.reading import read, scan
     from tidelog.client.simple import SimpleConsumer
     from tidelog.names import TopicPartition
 
 __version__ = "0.1.0"
 
-__all__ = ["Admin", "Consumer", "Message", "Producer", "SimpleConsumer", "TopicPartition"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "Message",
+    "Producer",
+    "SimpleConsumer",
+    "TopicPartition",
+    "read",
+    "scan",
+]
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
     "Consumer": "tidelog.client.blocking_consumer",
     "Message": "tidelog.client.message",
     "Producer": "tidelog.client.producer",
+    "read": "tidelog.client.reading",
+    "scan": "tidelog.client.reading",
     "SimpleConsumer": "tidelog.client.simple",
     "TopicPartition": "tidelog.names",
 }

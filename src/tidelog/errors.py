@@ -25,6 +25,14 @@ class StartError(TidelogError):
     """The broker cannot start; the message says what is wrong and what to do."""
 
 
+class TransactionFailed(TidelogError):
+    """The transaction can only be aborted; another one may be tried with the same producer."""
+
+
+class ProducerUnusable(TidelogError):
+    """The transactional producer can do nothing more; close it, and make another if there is more to do."""
+
+
 class KafkaError(TidelogError):
     """What a client is told with an error code.
 

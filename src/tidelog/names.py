@@ -35,6 +35,15 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class RecordMetadata(NamedTuple):
+    """Where a record was written; the offset is -1 if nobody was asked (acks=0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
 def check_topic_name(name: str) -> None:
     """Raise `InvalidTopicException` unless `name` is a legal topic name."""
     if not name:

@@ -34,7 +34,8 @@ class Setting:
 
 def setting(name: str, default: Any = MISSING, doc: str = "", **rest: Any) -> Any:
     """Declare a dataclass field as the setting `name`."""
-    return field(default=default, metadata={"setting": Setting(name=name, doc=doc, **rest)})
+    spec = Setting(name=name, doc=doc, **rest)
+    return field(default=default, repr=not spec.secret, metadata={"setting": spec})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,11 @@ from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.list_offsets import list_offsets
 from tidelog.broker.handlers.produce import produce
 from tidelog.cluster.image import Image
-from tidelog.cluster.partition import Partition, Partitions
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
+from tidelog.cluster.throttle import Throttle
 from tidelog.cluster.waiting import Waiting
+from tidelog.errors import BrokerNotAvailable
 from tidelog.names import TopicPartition
 from tidelog.network.answer import Deferred
 from tidelog.network.peer import Address, Peer
@@ -69,11 +72,24 @@ class Timers:
 class AnyTransaction:
     """A transaction coordinator that finds every transactional batch right."""
 
-    def verify(self, *_: Any) -> None:
+    def __init__(self) -> None:
+        self.turns: dict[str, asyncio.Future[None]] = {}
+
+    def enter(self, *_: Any, joins: bool) -> None:
         pass
 
-    async def find_coordinator(self, transactional_id: str) -> None:
+    def check(self, *_: Any) -> None:
         pass
+
+    async def find_coordinator(self, transactional_id: str) -> int:
+        return 1
+
+
+class NoPeers:
+    """A broker that is alone."""
+
+    async def ask(self, broker_id: int, request: Any, **_: Any) -> Any:
+        raise BrokerNotAvailable(f"broker {broker_id} is not known")
 
 
 class HotPath:
@@ -100,6 +116,7 @@ class HotPath:
             producer_ids=unused,
             waiting=Waiting(self.clock, self.timers),
             fetch_sessions=FetchSessions(3, self.clock),
+            leader_throttle=Throttle(self.clock, lambda: 1_000),
             handlers=Handlers(handlers),
         )
         self.dispatcher = Dispatcher(self.services)

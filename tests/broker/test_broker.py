@@ -151,13 +151,19 @@ async def test_topics_and_ids_survive_a_restart(tmp_path: Path):
         assert again.producer_id > first.producer_id
 
 
-async def test_a_crash_begins_a_new_leader_epoch(tmp_path: Path):
+@pytest.mark.parametrize(("boot", "epoch"), [(None, 0), ("of another day", 1)])
+async def test_a_crash_of_the_machine_begins_a_new_leader_epoch(
+    tmp_path: Path, boot: str | None, epoch: int
+):
+    """After that of the process alone everything that was written is there."""
     async with running(tmp_path) as server:
         await server.create("orders")
     (tmp_path / ".kafka_cleanshutdown").unlink()
+    if boot is not None:
+        (tmp_path / ".tidelog_boot").write_text(boot)
     async with running(tmp_path) as server:
         (topic,) = (await server.metadata("orders")).topics
-        assert topic.partitions[0].leader_epoch == 1
+        assert topic.partitions[0].leader_epoch == epoch
 
 
 async def test_a_data_directory_without_metadata_is_taken_over(tmp_path: Path):

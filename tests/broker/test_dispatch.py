@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.dispatch import Dispatcher, Handlers, handles
+from tidelog.broker.permissions import anybody
 from tidelog.errors import IllegalGeneration, ProtocolError
 from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -31,13 +32,13 @@ async def heartbeat(dispatcher, version=4):
 async def test_a_coroutine_or_a_function_answers(hot, version):
     seen = []
 
-    @handles(HeartbeatRequest, "0-4")
+    @handles(HeartbeatRequest, "0-4", allow=anybody)
     async def later(request, ctx):
         await asyncio.sleep(0)
         seen.append((request.group_id, ctx.client_id, ctx.api_version, str(ctx.principal)))
         return HeartbeatResponse(throttle_time_ms=9)
 
-    @handles(HeartbeatRequest, "0-4")
+    @handles(HeartbeatRequest, "0-4", allow=anybody)
     def now(request, ctx):
         seen.append((request.group_id, ctx.client_id, ctx.api_version, str(ctx.principal)))
         return HeartbeatResponse(throttle_time_ms=9)
@@ -57,14 +58,14 @@ async def test_what_is_raised_is_answered(hot, caplog, error, code, wait):
     def run_now(request, ctx):
         raise error
 
-    handler = handles(HeartbeatRequest, "0-4")(run_later if wait else run_now)
+    handler = handles(HeartbeatRequest, "0-4", allow=anybody)(run_later if wait else run_now)
     _, response = await heartbeat(dispatcher_of(hot, handler))
     assert response.error_code == code
     assert ("ours" in caplog.text) == (code == -1)
 
 
 async def test_an_error_that_cannot_be_told_closes_the_connection(hot):
-    @handles(ListOffsetsRequest, "1-10")
+    @handles(ListOffsetsRequest, "1-10", allow=anybody)
     def broken(request, ctx):
         raise IllegalGeneration
 

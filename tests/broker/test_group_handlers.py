@@ -94,6 +94,7 @@ class GroupRig(HotPath):
     def restart(self) -> None:
         """A new coordinator over the same logs."""
         self.services.groups = GroupCoordinator(
+            broker_id=1,
             clock=self.clock,
             image=lambda: self.image,
             partitions=self.services.partitions,
@@ -251,7 +252,7 @@ async def test_offsets_and_members_survive_a_restart(rig):
     await rig.ask(commit_request(joined), 9)
     await rig.services.groups.stop()
     rig.restart()
-    rig.services.groups.start()
+    rig.services.groups.follow()
     assert offsets_in(await rig.ask(fetch_request(9), 9), 9)[1] == (42, "m")
     beat = HeartbeatRequest(
         group_id="g", generation_id=joined.generation_id, member_id=joined.member_id

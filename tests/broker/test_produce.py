@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.handlers import produce as module
-from tidelog.errors import ProtocolError, UnknownTopicOrPartition
+from tidelog.errors import KafkaStorageError, ProtocolError, UnknownTopicOrPartition
 from tidelog.kernel import decode_produce
 from tidelog.network.answer import Deferred
 from tidelog.protocol.codec import decode, encode
@@ -118,9 +118,9 @@ async def test_log_append_time_is_told(tmp_path):
         assert response.log_append_time_ms == hot.clock.now_ms()
 
 
-async def test_too_few_replicas(tmp_path):
+async def test_no_more_replicas_than_there_are_must_be_in_sync(tmp_path):
     hot = HotPath(tmp_path, min_insync_replicas=2)
-    assert await refused(hot, batch(), acks=-1) == 19
+    assert only(await hot.ask(produce_request(batch(), acks=-1), 9)).error_code == 0
     assert only(await hot.ask(produce_request(batch(), acks=1), 9)).error_code == 0
 
 
@@ -160,6 +160,22 @@ async def test_a_flush_that_takes_too_long_times_out(tmp_path):
     released.set()
     while hot.partition().high_watermark == 0:  # noqa: ASYNC110  (nothing tells)
         await asyncio.sleep(0)
+
+
+async def test_a_repeated_batch_is_flushed_where_the_first_flush_failed(tmp_path):
+    hot = HotPath(tmp_path, flush_messages=1)
+    real = hot.flusher.flush
+
+    async def failing(log, up_to):
+        hot.flusher.flush = real
+        raise KafkaStorageError
+
+    hot.flusher.flush = failing
+    request = produce_request(batch(producer_id=4, producer_epoch=0, base_sequence=0))
+    assert only(await hot.ask(request, 9)).error_code == KafkaStorageError.code
+    again = only(await hot.ask(request, 9))
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert hot.partition().log.recovery_point == 1
 
 
 async def test_deleting_the_topic_fails_who_waits(tmp_path):

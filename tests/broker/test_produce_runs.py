@@ -124,7 +124,6 @@ def test_unknown_topics_and_those_of_the_broker_are_refused_the_usual_way(hot):
         {"compression_type": "gzip"},
         {"max_message_bytes": 300},
         {"flush_messages": 2},
-        {"min_insync_replicas": 2},
     ],
 )
 async def test_topics_with_wishes_are_served_the_usual_way(tmp_path, config):

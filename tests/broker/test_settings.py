@@ -28,7 +28,7 @@ def test_everything_wrong_is_told_at_once():
 
 def test_a_bad_listener_is_told_with_an_example():
     assert "PLAINTEXT://host:9092" in refused(listeners="PLAINTEXT://host")
-    assert "SSL" in refused(listeners="SSL://host:9092")
+    assert "SASL_SSL" in refused(listeners="QUIC://host:9092")
 
 
 def test_a_broker_properties_file_of_kafka_loads():

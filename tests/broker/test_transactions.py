@@ -2,9 +2,10 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 
 import pytest
-from hot_path import batch, produce_request
+from hot_path import TOPIC_ID, batch, produce_request
 from transaction_rig import TransactionRig
 
 from tidelog.cluster.partition import Partition
@@ -474,8 +475,24 @@ async def test_nobody_waits_for_a_broken_disk(rig, monkeypatch, way):
 async def test_a_deleted_topic_does_not_hold_up_the_end(rig):
     producer = await rig.init()
     await rig.add_partitions(producer, 0, 1)
+    for index in (0, 1):
+        rig.services.partitions.remove("events", index)
+    topics = {name: topic for name, topic in rig.image.topics.items() if name != "events"}
+    rig.image = replace(rig.image, topics=topics)
+    await rig.end(producer)
+    await rig.settle()
+    assert (await describe(rig, "x")).transaction_state == "CompleteCommit"
+
+
+async def test_a_partition_that_is_not_here_yet_gets_its_marker_later(rig):
+    producer = await rig.init()
+    await rig.add_partitions(producer, 0, 1)
     rig.services.partitions.remove("events", 1)
     await rig.end(producer)
+    await rig.settle()
+    assert (await describe(rig, "x")).transaction_state == "PrepareCommit"
+    rig.add("events", 1, TOPIC_ID)
+    await rig.timers.advance(1_000)
     await rig.settle()
     assert (await describe(rig, "x")).transaction_state == "CompleteCommit"
 

@@ -5,11 +5,12 @@ It may be put over a directory that another one has left behind, at whatever mom
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from hot_path import TOPIC_ID, HotPath, batch, fetch_request, produce_request
+from hot_path import TOPIC_ID, HotPath, NoPeers, batch, fetch_request, produce_request
 
 from tidelog.broker.dispatch import Dispatcher, Handlers
 from tidelog.cluster.image import Broker, Image, PartitionState, Topic
@@ -47,15 +48,32 @@ FIRST_IDS = itertools.count(1000, 1000)
 
 
 class TransactionRig(HotPath):
-    """Topic `events` with two partitions; internal topics come when they are needed."""
+    """Topic `events` with two partitions; internal topics come when they are needed.
 
-    def __init__(self, directory: Path, **config: Any) -> None:
-        super().__init__(directory, **config)
+    By default one broker leads everything; `leaders` may say otherwise by topic, and `peers` leads to the others.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        broker_id: int = 1,
+        leaders: dict[str, int] | None = None,
+        peers: Any = None,
+        **config: Any,
+    ) -> None:
+        self.broker_id = broker_id
+        self.leaders = leaders or {}
+        super().__init__(directory, partitions=2 if self.leads("events") else 0, **config)
         self.config = config
+        states = (self._state("events"),) * 2
         self.image = Image(
             number=1,
-            brokers={1: Broker(1, 1, (("PLAINTEXT", "", 9092),), None)},
-            topics={"events": Topic("events", TOPIC_ID, (STATE, STATE))},
+            brokers={
+                each: Broker(each, 1, (("PLAINTEXT", "", 9091 + each),), None)
+                for each in {1, broker_id, *self.leaders.values()}
+            },
+            topics={"events": Topic("events", TOPIC_ID, states)},
             topic_names={TOPIC_ID: "events"},
         )
         for name in INTERNAL:
@@ -67,9 +85,11 @@ class TransactionRig(HotPath):
             return next(ids)
 
         services = self.services
+        services.broker_id = broker_id
         services.image = lambda: self.image
         services.handlers = Handlers()
         services.groups = GroupCoordinator(
+            broker_id=broker_id,
             clock=self.clock,
             image=lambda: self.image,
             partitions=services.partitions,
@@ -78,6 +98,8 @@ class TransactionRig(HotPath):
             call_later=self.timers.call_later,
         )
         services.transactions = TransactionCoordinator(
+            broker_id=broker_id,
+            peers=peers or NoPeers(),
             clock=self.clock,
             image=lambda: self.image,
             partitions=services.partitions,
@@ -90,8 +112,8 @@ class TransactionRig(HotPath):
         self.dispatcher = Dispatcher(services)
 
     def start(self) -> None:
-        self.services.groups.start()
-        self.services.transactions.start()
+        self.services.groups.follow()
+        self.services.transactions.follow()
 
     async def stop(self) -> None:
         await self.services.transactions.stop()
@@ -102,19 +124,20 @@ class TransactionRig(HotPath):
         for _ in range(50):
             await asyncio.sleep(0)
 
+    def leads(self, topic: str) -> bool:
+        return self.leaders.get(topic, 1) == self.broker_id
+
+    def _state(self, topic: str) -> PartitionState:
+        return replace(STATE, leader=self.leaders.get(topic, 1))
+
     async def _make_topic(self, name: str) -> None:
         self._open(name)
 
     def _open(self, name: str) -> None:
-        topic = Topic(name, INTERNAL[name], (STATE,) * SHARDS)
+        topic = Topic(name, INTERNAL[name], (self._state(name),) * SHARDS)
         topics = {**self.image.topics, name: topic}
-        self.image = Image(
-            number=self.image.number + 1,
-            brokers=self.image.brokers,
-            topics=topics,
-            topic_names=self.image.topic_names,
-        )
-        for index in range(SHARDS):
+        self.image = replace(self.image, number=self.image.number + 1, topics=topics)
+        for index in range(SHARDS if self.leads(name) else 0):
             self.add(name, index, INTERNAL[name], 0, **self.config)
 
     # ------------------------------------------------------------------ what a producer asks

@@ -35,3 +35,14 @@ def test_wrong_use(cli, topic):
     ran = cli("config", "describe", "--topic", "not-there")
     assert ran.code == 1
     assert "not-there" in ran.err
+
+
+def test_the_words_of_kafkas_own_tool(cli, topic):
+    where = ("--entity-type", "topics", "--entity-name", topic)
+    added = "retention.ms=5,cleanup.policy=[compact,delete]"
+    said = cli("config", "set", *where, "--add-config", added, "--json").ok().json
+    assert said["set"] == {"retention.ms": "5", "cleanup.policy": "compact,delete"}
+    values = cli("config", "get", *where, "retention.ms", "cleanup.policy").ok().lines
+    assert values == ["5", "compact,delete"]
+    cli("config", "set", *where, "--delete-config", "retention.ms,cleanup.policy").ok()
+    assert cli("config", "get", *where, "cleanup.policy").ok().lines == ["delete"]

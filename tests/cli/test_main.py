@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tidelog.cli.main import command_names
+from tidelog.errors import SettingsError, StartError, TidelogError
 from tidelog.testing.local_broker import LocalBroker
 
 
@@ -57,3 +58,43 @@ def test_an_unimported_client_keeps_serve_quick():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_names_may_stand_on_both_sides_of_an_option(cli, unique):
+    first, second, third = unique("a"), unique("b"), unique("c")
+    ran = cli("topic", "create", first, "-p", 2, second, "-c", "retention.ms=5", third).ok()
+    assert ran.lines == [f"Created topic {each}." for each in (first, second, third)]
+    ran = cli("topic", "delete", first, "--if-exists", second, third).ok()
+    assert len(ran.lines) == 3
+    assert cli("topic", "delete", first, "--if-exist", second).code == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (None, 0, ""),
+        (TidelogError("no such luck"), 1, "tidelog: no such luck\n"),
+        (OSError(2, "No such file", "a"), 1, "tidelog: [Errno 2] No such file: 'a'\n"),
+        (SettingsError("--to x: write y"), 2, "tidelog: --to x: write y\n"),
+        (StartError("choose another port"), 2, "tidelog: choose another port\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_exit_codes(tidelog, monkeypatch, raised, code, said):
+    def run(arguments):
+        if raised is not None:
+            raise raised
+        return 0
+
+    monkeypatch.setattr("tidelog.cli.cluster.run", run)
+    ran = tidelog("cluster", "info")
+    assert (ran.code, ran.err) == (code, said)
+
+
+def test_an_action_that_is_not_there_is_guessed(tidelog):
+    ran = tidelog("topic", "lst")
+    assert (ran.code, ran.err) == (
+        2,
+        "tidelog: lst is not an action of tidelog topic (did you mean list?); see tidelog topic --help\n",
+    )
+    assert "there are create, list, " in tidelog("topic", "xyzzy").err

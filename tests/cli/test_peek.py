@@ -64,8 +64,8 @@ def test_readable(cli, topic):
 def test_csv(cli, topic):
     cli("produce", topic, "--timestamp", 5, stdin=b'say "hi", you\n').ok()
     assert cli("peek", topic, "--format", "csv").ok().lines == [
-        "topic,partition,offset,timestamp,key,value",
-        f'{topic},0,0,5,,"say ""hi"", you"',
+        "topic,partition,offset,timestamp,key,value,headers",
+        f'{topic},0,0,5,,"say ""hi"", you",',
     ]
 
 

@@ -53,3 +53,13 @@ def test_a_window_in_kafkas_words():
     assert window.line(1000.0) == (
         "2 records sent, 2.0 records/sec (2.00 MB/sec), 2.0 ms avg latency, 3.0 ms max latency."
     )
+
+
+def test_figures_for_scripts(cli, topic):
+    wrote = cli("perf", "produce", topic, "-n", 50, "-s", 10, "--json").ok().json
+    assert (wrote["records"], wrote["bytes"]) == (50, 500)
+    assert set(wrote["latency_ms"]) == {"average", "p50", "p95", "p99", "p999", "max"}
+    read = cli("perf", "consume", topic, "-n", 50, "--json").ok().json
+    assert (read["records"], read["bytes"]) == (50, 500)
+    there_and_back = cli("perf", "latency", topic, "-n", 3, "--json").ok().json
+    assert there_and_back["messages"] == 3

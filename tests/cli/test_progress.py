@@ -14,7 +14,7 @@ def test_a_terminal_sees_a_bar_that_goes_away():
     stream = Terminal()
     with Progress(200, stream) as progress:
         progress.update(100)
-        assert stream.getvalue() == "\r[" + "#" * 15 + " " * 15 + "]  50%"
+        assert stream.getvalue() == "\r[" + "#" * 15 + " " * 15 + "]  50% \x1b[K"
     assert stream.getvalue().endswith("\r\x1b[K")
 
 

@@ -57,7 +57,7 @@ def test_log_dir_of_a_file_is_kept(tmp_path: Path):
 
 
 WRONG = [
-    ([], "tidelog: say what to do: cluster, config, "),
+    ([], "tidelog: say what to do: acl, audit, cluster, "),
     (["sevre"], "sevre is not a command of tidelog (did you mean serve?)"),
     (["--verzion"], "--verzion is not an option of tidelog (did you mean --version?)"),
     (["serve", "--prot", "1"], "--prot is not an option of tidelog serve (did you mean --port?)"),
@@ -66,6 +66,11 @@ WRONG = [
     (["serve", "--port", "x"], "x is not a port (0 to 65535)"),
     (["serve", "--port", "65536"], "65536 is not a port"),
     (["serve", "--log-level", "loud"], "loud"),
+    (["serve", "--broker-id", "-1"], "-1 is not a broker's id"),
+    (["serve", "--brokers", "0"], "0 is not a number of brokers (1 to 100)"),
+    (["serve", "--brokers", "3", "--port", "65534"], "--brokers needs port 65536"),
+    (["serve", "--metastore", "etcd://x"], "metastore 'etcd://x': expected sqlite:PATH"),
+    (["serve", "--metastore", "zk:x"], "expected two slashes"),
     (["serve", "--listen", "9092"], "such as PLAINTEXT://host:9092"),
     (["serve", "--advertise", "here"], "advertised.listeners='PLAINTEXT://here' must be"),
     (["serve", "-X", "num.partitions"], "-X num.partitions must be written as name=value"),

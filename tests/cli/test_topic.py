@@ -62,3 +62,24 @@ def test_trim_by_offset_and_by_time(cli, topic):
     assert cli("topic", "describe", topic, "--offsets").ok().out.endswith("Begin: 4\tEnd: 4\n")
     assert cli("topic", "trim", topic, "--all", "--partition", 7).code == 2
     assert cli("topic", "trim", topic).code == 2
+
+
+def test_what_is_done_can_be_told_as_json(cli, unique):
+    first, second = unique("a"), unique("b")
+    ran = cli("topic", "create", first, second, "-p", 1, "--json")
+    assert ran.ok().json == [{"created": first}, {"created": second}]
+    ran = cli("topic", "create", unique("c"), first, "--json")
+    assert (ran.code, len(ran.json)) == (1, 1)
+    assert cli("topic", "alter", first, "-c", "retention.ms=5", "--json").ok().json == [
+        {"altered": first}
+    ]
+    assert cli("topic", "add-partitions", first, "-n", 1, "--json").ok().json == [
+        {"topic": first, "partitions": 2}
+    ]
+    assert cli("topic", "trim", second, "--all", "--json").ok().json == [
+        {"topic": second, "partition": 0, "begin": 0}
+    ]
+    assert cli("topic", "delete", first, second, "--json").ok().json == [
+        {"deleted": first},
+        {"deleted": second},
+    ]

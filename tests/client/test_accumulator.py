@@ -5,7 +5,7 @@ import pytest
 from tidelog.client.accumulator import Accumulator, BufferFull, PartitionQueue
 from tidelog.client.batch import Batch
 from tidelog.client.settings import ProducerSettings, load
-from tidelog.errors import MessageTooLarge
+from tidelog.errors import MessageTooLarge, TidelogError
 from tidelog.names import TopicPartition
 from tidelog.records import Codec, read_records
 from tidelog.testing.manual_clock import ManualClock
@@ -56,7 +56,7 @@ def test_records_without_a_partition_stick_to_one_until_its_batch_is_full() -> N
     for _ in range(7):
         put(acc, b"x" * 40, partition=None)
     sizes = [
-        batch.count or len(batch.rows) for queue in acc.queues.values() for batch in queue.batches
+        batch.count or batch.draft.count for queue in acc.queues.values() for batch in queue.batches
     ]
     assert sorted(sizes) == [1, 3, 3]
 
@@ -100,3 +100,36 @@ def test_batches_that_come_back_are_queued_where_they_were() -> None:
     for batch in (batches[1], batches[0], batches[2]):
         queue.put_back(batch)
     assert list(queue.batches) == batches
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_buffers_are_used_again_and_few_are_kept(codec: str) -> None:
+    acc, _ = make(compression_type=codec, batch_size=1 << 20, buffer_memory=1 << 25)
+    for _ in range(20):
+        put(acc, bytes(900_000), partition=0)
+    batches = acc.seal_all()
+    assert len(batches) == 20
+    for batch in batches:
+        acc.release(batch)
+        assert not batch.data
+    assert len(acc._spare) == (8 if codec == "none" else 2)  # compressed, it is free at once
+    used = {id(each) for each in acc._spare}
+    put(acc, b"short", partition=0)
+    (batch,) = acc.seal_all()
+    assert id(batch.data if codec == "none" else acc._spare[-1]) in used
+    batch.number(Codec[codec.upper()], -1, -1, -1)
+    assert [each.value for each in read_records(batch.data)] == [b"short"]
+
+
+def test_a_closed_accumulator_takes_nothing_more() -> None:
+    acc, _ = make()
+    delivery = put(acc, b"x", partition=None)
+    drafts = acc.drafts["t"]
+    acc.close()
+    assert drafts.add(b"y", None, None) is None
+    with pytest.raises(TidelogError, match="closed"):
+        put(acc, b"y", partition=None)
+    (batch,) = acc.pending
+    batch.finish(error=TidelogError("too late"))
+    acc.release(batch)
+    assert (str(delivery.exception()), acc.used_bytes) == ("too late", 0)

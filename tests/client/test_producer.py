@@ -19,6 +19,7 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
+from tidelog.testing.fixture import Tidelog
 from tidelog.testing.local_broker import LocalBroker
 
 
@@ -93,12 +94,14 @@ def test_codecs_and_acks(bootstrap: str, topic: str, codec: str, acks: str) -> N
 
 
 def test_nobody_is_asked_with_no_acks(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"w", partition=0).result(10)  # the partition is ready
     with Producer(bootstrap_servers=bootstrap, acks=0) as producer:
         assert producer.send(topic, b"x", partition=0).result(10).offset == -1
         producer.send(topic, b"y", partition=0)
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
-        assert [next(iter(consumer)).value for _ in range(2)] == [b"x", b"y"]
+        assert [next(iter(consumer)).value for _ in range(3)] == [b"w", b"x", b"y"]
 
 
 def test_serializers_and_an_own_partitioner(bootstrap: str, topic: str) -> None:
@@ -136,6 +139,41 @@ def test_callbacks_and_threads(bootstrap: str, topic: str) -> None:
         for thread in threads:
             thread.join()
     assert len(done) == 1500
+
+
+def test_threads_that_share_batches_lose_and_mix_up_nothing(bootstrap: str, topic: str) -> None:
+    deliveries: dict[int, list] = {number: [] for number in range(4)}
+    with Producer(bootstrap_servers=bootstrap, batch_size=20_000, linger_ms=1) as producer:
+
+        def work(number: int) -> None:
+            for turn in range(5_000):
+                key = b"key %d" % (turn % 5) if turn % 2 else None
+                sent = producer.send(topic, b"%d:%d" % (number, turn), key=key, timestamp=turn + 1)
+                deliveries[number].append(sent)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in deliveries]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = {partition: everything(bootstrap, topic, partition) for partition in range(3)}
+    assert sum(len(values) for values in found.values()) == 20_000
+    for number, sent in deliveries.items():
+        for turn, delivery in enumerate(sent):
+            where = delivery.result()
+            assert found[where.partition][where.offset] == b"%d:%d" % (number, turn)
+            assert where.timestamp == turn + 1
+
+
+def test_a_time_that_is_none_is_refused(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        with pytest.raises(ValueError, match="not in milliseconds since 1970"):
+            producer.send(topic, b"x", timestamp=1 << 62)
+        with pytest.raises(TypeError):
+            producer.send(topic, b"x", timestamp="now")  # type: ignore[arg-type]
+        with pytest.raises((TypeError, AttributeError)):
+            producer.send(topic, b"x", headers=[("a", 5)])  # type: ignore[list-item]
+        assert producer.send(topic, b"x", timestamp=5).result().timestamp == 5
 
 
 def test_order_is_kept_and_nothing_doubled_over_restarts(own_broker: LocalBroker) -> None:
@@ -235,3 +273,19 @@ def test_flush_leaves_nothing_behind(bootstrap: str, topic: str) -> None:
         assert delivery.done()
         assert producer.partitions_for(topic) == [0, 1, 2]
     assert TopicPartition(topic, delivery.result().partition)
+
+
+def test_order_is_kept_when_the_first_batch_to_a_partition_is_refused(
+    tidelog: Tidelog,
+) -> None:
+    """A broker that knows nothing of a producer takes any sequence number for its first."""
+    topic = tidelog.topic(partitions=1)
+    sent = [b"%d" % number + bytes(500) for number in range(100)]
+    with Producer(
+        bootstrap_servers=tidelog.bootstrap, batch_size=2000, retry_backoff_ms=10
+    ) as producer:
+        tidelog.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=1)
+        deliveries = [producer.send(topic, value) for value in sent]
+        producer.flush()
+    assert [each.result().offset for each in deliveries] == list(range(100))
+    assert everything(tidelog.bootstrap, topic, 0) == sent

@@ -56,11 +56,9 @@ async def controller(store: MemoryStore) -> AsyncIterator[Controller]:
     async with MemoryMetastore(store, ManualClock()) as metastore:
         epoch = await metastore.lead(await metastore.open_session(0, 9000))
         assert epoch is not None
-        made = Controller(
-            metastore, Tail(metastore), epoch, rules, lambda name: NewTopic(name=name)
-        )
+        made = Controller(metastore, Tail(metastore), epoch, rules)
         for broker in range(3):
-            await made.register_broker(BrokerRecord(broker, (("PLAINTEXT", "", 9092),)))
+            await made.register(BrokerRecord(broker, (("PLAINTEXT", "", 9092),), None, "x"), -1)
         yield made
 
 
@@ -145,13 +143,6 @@ async def test_topics_only_grow(controller: Controller):
     assert isinstance(outcome, UnknownTopicOrPartition)
     assert await grow([MorePartitions(name="orders", count=6, assignments=[(2,)])]) == [None]
     assert controller.image.topics["orders"].partitions[5].replicas == (2,)
-
-
-async def test_many_who_need_a_topic_get_one(controller: Controller):
-    made = await asyncio.gather(*(controller.ensure_topic("orders") for _ in range(10)))
-    assert {topic.id for topic in made} == {controller.image.topics["orders"].id}
-    with pytest.raises(InvalidTopicException):
-        await controller.ensure_topic("a/b")
 
 
 async def test_producer_ids_are_never_given_twice(controller: Controller):

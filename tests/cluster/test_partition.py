@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.cluster.partition import Partition, Partitions
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
 from tidelog.errors import (
     KafkaStorageError,
     UnknownTopicId,

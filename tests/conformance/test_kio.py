@@ -23,9 +23,8 @@ from tidelog.protocol.schema import ZERO_UUID, Message, Struct, element_of, stru
 # APIs of Kafka that we do not declare, and why.
 OUT_OF_SCOPE = {
     "quorum among controllers: our metadata is in a metastore": {
-        "add_raft_voter", "assign_replicas_to_dirs", "begin_quorum_epoch", "broker_heartbeat",
-        "broker_registration", "controller_registration", "end_quorum_epoch", "envelope", "fetch_snapshot",
-        "remove_raft_voter", "update_raft_voter", "vote",
+        "add_raft_voter", "assign_replicas_to_dirs", "begin_quorum_epoch", "controller_registration",
+        "end_quorum_epoch", "fetch_snapshot", "remove_raft_voter", "update_raft_voter", "vote",
     },
     "share groups": {
         "alter_share_group_offsets", "delete_share_group_offsets", "delete_share_group_state",
@@ -35,7 +34,7 @@ OUT_OF_SCOPE = {
     },
     "streams groups": {"streams_group_describe", "streams_group_heartbeat"},
     "headers and records, not messages": {
-        "control_record_type_schema", "default_principal_data", "end_txn_marker", "k_raft_version_record",
+        "control_record_type_schema", "end_txn_marker", "k_raft_version_record",
         "leader_change_message", "request_header", "response_header", "snapshot_footer_record",
         "snapshot_header_record", "voters_record",
     },

@@ -63,6 +63,9 @@ class MemoryJournal:
         self.hold.append(future)
         return future
 
+    def all_committed(self) -> asyncio.Future[None] | None:
+        return self.committed(len(self.stored) - 1)
+
     async def scan(self) -> AsyncIterator[list[Change | Marker]]:
         chunk: list[Change | Marker] = []
         for place, stored in enumerate(self.stored):

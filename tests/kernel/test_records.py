@@ -1,4 +1,6 @@
 import contextlib
+import gc
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -178,3 +180,47 @@ def test_offset_deltas_must_count_up_where_they_are_to_be_dense(kernel):
     ]
     with pytest.raises(InvalidRecord, match="offset delta 9"):
         kernel.times_outside(data, 0, len(data), 2, 1, 5, 9, 0, 9, True)
+
+
+class Row(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple
+
+
+@given(
+    rows=rows,
+    first=st.integers(90, 130),
+    append_time=st.sampled_from([-1, 0, 77]),
+)
+def test_messages_are_records_with_their_place(kernel, rows, first, append_time):
+    data = kernel.encode_records(rows, 5)
+    place = (data, 0, len(data), len(rows), 100, 5)
+    found = kernel.decode_messages(Row, "t", 3, *place, first, append_time)
+    assert found == [
+        ("t", 3, offset, stamp if append_time < 0 else append_time, *rest)
+        for offset, stamp, *rest in kernel.decode_records(*place)
+        if offset >= first
+    ]
+    assert all(type(each) is Row for each in found)
+
+
+def test_messages_live_and_die_as_other_tuples_do(kernel):
+    data = kernel.encode_records([(5, b"k", b"v", (("h", None),))] * 1000, 5)
+    for _ in range(5):
+        found = kernel.decode_messages(Row, "t", 3, data, 0, len(data), 1000, 0, 5, 0, -1)
+        gc.collect()
+        assert found[999] == Row("t", 3, 999, 5, b"k", b"v", (("h", None),))
+        kept = found[7]._replace(key=found)  # tracked again, as it must be
+        assert gc.is_tracked(kept)
+        del found, kept
+    gc.collect()
+
+
+def test_messages_must_be_tuples(kernel):
+    with pytest.raises(TypeError, match="list is not a tuple"):
+        kernel.decode_messages(list, "t", 3, b"", 0, 0, 0, 0, 5, 0, -1)

@@ -7,7 +7,17 @@ import pytest
 def test_each_twin_is_what_it_says(kernel, request):
     compiled = request.node.callspec.params["kernel"] == "compiled"
     assert compiled == kernel.COMPILED
-    for name in ("batches", "checksum", "indexes", "records", "requests", "runs", "varints"):
+    for name in (
+        "arrow",
+        "batches",
+        "checksum",
+        "drafts",
+        "indexes",
+        "records",
+        "requests",
+        "runs",
+        "varints",
+    ):
         module = getattr(kernel, name)
         assert module.__file__.endswith(".py") != compiled
 

@@ -410,3 +410,47 @@ async def test_a_connection_that_finishes_before_its_answer_is_sent_sends_it(rig
     await client.send(framed(b"last"))
     assert await client.receive() == b"last"
     assert await client.ended()
+
+
+async def test_a_peer_that_is_hung_up_on_gets_its_answer_first(rig_of):
+    def serve(peer, frame):
+        peer.hang_up()
+        return framed(bytes(frame))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"1") + framed(b"2"))
+    assert await client.receive() == b"1"
+    assert await client.ended()
+
+
+async def test_a_peer_that_is_hung_up_on_without_an_answer(rig_of):
+    def serve(peer, frame):
+        peer.hang_up()
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"1"))
+    assert await client.ended()
+
+
+async def test_a_peer_that_is_held_back_waits_for_its_next_answer(rig_of):
+    served: list[bytes] = []
+    peers: list[object] = []
+
+    def serve(peer, frame):
+        peers.append(peer)
+        served.append(bytes(frame))
+        if len(served) == 1:
+            peer.hold(3600)
+        return framed(bytes(frame))
+
+    rig = rig_of(serve)
+    client = await rig.connect()
+    await client.send(framed(b"1") + framed(b"2"))
+    assert await client.receive() == b"1"
+    await client.send(framed(b"3"))
+    await rig.breathe()
+    assert served == [b"1"]
+    peers[0].hold(0)
+    assert [await client.receive() for _ in range(2)] == [b"2", b"3"]

@@ -9,7 +9,7 @@ from kafka import codec as peer
 
 from tidelog.errors import InvalidRecord, UnsupportedCompressionType
 from tidelog.records import Codec
-from tidelog.records.compression import codec_of, compress, decompress
+from tidelog.records.compression import codec_of, compress, decompress, decompress_into
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 THEIRS = {
@@ -26,6 +26,16 @@ def test_data_comes_back(codec, data, times):
     data *= times
     packed = compress(codec, data)
     assert bytes(decompress(codec, memoryview(packed), limit=len(data))) == data
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@given(parts=st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 2000)), max_size=4))
+def test_data_come_back_one_behind_the_other_in_one_buffer(codec, parts):
+    out, at = bytearray(b"rubbish"), 0
+    for data, times in parts:
+        packed = memoryview(compress(codec, data * times))
+        at = decompress_into(codec, packed, out, at, limit=len(data) * times)
+    assert out[:at] == b"".join(data * times for data, times in parts)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -56,6 +66,8 @@ def test_a_bomb_is_refused_without_being_unfolded(codec):
     bomb = compress(codec, bytes(20_000_000))
     with pytest.raises(InvalidRecord, match="more than 100000 bytes"):
         decompress(codec, bomb, limit=100_000)
+    with pytest.raises(InvalidRecord, match="unfolds to more than"):
+        decompress_into(codec, bomb, bytearray(), 0, limit=1 << 20)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

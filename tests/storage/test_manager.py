@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -316,3 +317,19 @@ def test_many_logs_are_closed_together(manager, bench):
     again = manager()
     assert all(each.clean for each in again.directories)
     assert {each.log_end_offset for each in again} == {1}
+
+
+def test_a_log_that_is_set_aside_is_kept_and_not_found_again(manager, tmp_path):
+    logs = manager()
+    where = TopicPartition("orders", 0)
+    logs.get_or_create(where, None)
+    path = Path(logs.set_aside(where))
+    assert path.name.startswith("orders-0.")
+    assert path.name.endswith("-stray")
+    assert logs.get(where) is None
+    assert logs.set_aside(where) is None
+    logs.close()
+    again = manager()
+    assert len(again) == 0
+    assert path.is_dir()
+    again.close()

@@ -151,6 +151,19 @@ def test_state_survives_a_restart(bench, clean):
     assert log.aborted_transactions(3, 8) == [(7, 0)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_every_batch_on_its_way_is_recognised_after_a_restart(bench, clean):
+    """A client may have five batches on their way; all of them come again when their answers were lost."""
+    log = bench.open()
+    first = [send(bench, log, i * 3, 3) for i in range(5)]
+    log = bench.reopen_clean(log) if clean else bench.open()
+    for number, original in enumerate(first):
+        again = send(bench, log, number * 3, 3)
+        assert again.duplicate
+        assert again[:2] == original[:2]
+    assert send(bench, log, 15).base_offset == 15
+
+
 def test_truncation_takes_producers_back(bench):
     log = bench.open(segment_bytes=300)
     for i in range(8):

@@ -12,7 +12,9 @@ from tidelog.cluster.image import Broker
 from tidelog.errors import SettingsError
 from tidelog.network.peer import Address, Peer
 
-SUPPORTED = ("PLAINTEXT",)
+_ALL_INTERFACES = ("", "0.0.0.0", "::")
+
+SUPPORTED = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
@@ -21,21 +23,34 @@ class Listener(NamedTuple):
     """Empty, 0.0.0.0 or :: for all interfaces."""
     port: int
     """0 lets the system choose."""
+    protocol: str = "PLAINTEXT"
+    """Whether it speaks TLS, and whether clients have to log in."""
 
 
 Endpoint = tuple[str, str, int]
 """Listener name, host and port, as a broker registers; an empty host means "as dialled"."""
 
 
-def endpoints(bound: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
-    """What a broker registers for the listeners it has opened."""
+def endpoints(
+    bound: Sequence[Listener], advertised: Sequence[Listener], machine: str | None = None
+) -> tuple[Endpoint, ...]:
+    """What a broker registers for the listeners it has opened.
+
+    Where the cluster may have several machines "as dialled" would mislead: `machine` is then the name of this one.
+    """
     told = {each.name: each for each in advertised}
     return tuple(
         (each.name, told[each.name].host, told[each.name].port or each.port)
         if each.name in told
-        else (each.name, "", each.port)
+        else (each.name, _own_host(each.host, machine), each.port)
         for each in bound
     )
+
+
+def _own_host(bound: str, machine: str | None) -> str:
+    if machine is None:
+        return ""
+    return machine if bound in _ALL_INTERFACES else bound
 
 
 def address_of(broker: Broker, peer: Peer) -> Address:
@@ -60,12 +75,16 @@ def check_protocols(
 ) -> list[Listener]:
     """The listeners that serve clients; those of Kafka's own controllers are left out."""
     protocols = dict(each.upper().split(":", 1) for each in protocol_map if ":" in each)
-    serving = [each for each in listeners if each.name not in controllers]
+    serving = [
+        each._replace(protocol=protocols.get(each.name, each.name))
+        for each in listeners
+        if each.name not in controllers
+    ]
     for each in serving:
-        protocol = protocols.get(each.name, each.name)
-        if protocol not in SUPPORTED:
+        if each.protocol not in SUPPORTED:
             raise SettingsError(
-                f"listeners: {each.name} asks for {protocol}, but tidelog serves {', '.join(SUPPORTED)} only"
+                f"listeners: {each.name} asks for {each.protocol}, but tidelog serves {', '.join(SUPPORTED)}; "
+                "listener.security.protocol.map says which one a name of your own stands for"
             )
     if not serving:
         raise SettingsError(

@@ -9,6 +9,8 @@ from tidelog.errors import TidelogError
 
 log = logging.getLogger(__name__)
 
+_TOLD_AGAIN_SECONDS = 2.0
+
 
 class Background:
     """The broker's long-lived tasks."""
@@ -28,10 +30,14 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel everything and wait until it is gone."""
-        tasks, self._tasks = list(self._tasks), set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks, self._tasks = self._tasks, set()
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            # Python 3.11 can lose a cancellation (asyncio.wait_for), so whoever goes on is told again.
+            _, tasks = await asyncio.wait(tasks, timeout=_TOLD_AGAIN_SECONDS)
+            for task in tasks:
+                log.warning("%s goes on; it is told again to stop", task.get_name())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

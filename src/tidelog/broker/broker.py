@@ -15,54 +15,47 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import resource
 import socket
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-from uuid import UUID, uuid4
+from random import Random
+from typing import TYPE_CHECKING
 
 from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
 from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
+from tidelog.broker.boot import Boot, this_boot
 from tidelog.broker.configs import check_topic_settings, in_force
 from tidelog.broker.context import Services
+from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.descriptors import share_of
-from tidelog.broker.dispatch import Dispatcher, Handlers
+from tidelog.broker.dispatch import Dispatcher, Handlers, Intercept, Serving
 from tidelog.broker.fetch_sessions import FetchSessions
-from tidelog.broker.internal_topics import automatic_topic, internal_config
-from tidelog.broker.late import Late
+from tidelog.broker.internal_topics import internal_config
+from tidelog.broker.member import Member, new_cluster_id, new_topic_id
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
+from tidelog.broker.replication import Replication
+from tidelog.broker.security import BrokerSecurity
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
-from tidelog.cluster.controller import Controller
 from tidelog.cluster.image import BROKER, Delta, Image, Topic
-from tidelog.cluster.metadata import (
-    BrokerRecord,
-    MetadataError,
-    PartitionChangeRecord,
-    Record,
-    topic_id_text,
-)
-from tidelog.cluster.partition import Partitions
+from tidelog.cluster.metadata import BrokerRecord, MetadataError, Record
+from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.tail import Tail
-from tidelog.cluster.topics import NewTopic, Rules
+from tidelog.cluster.throttle import Throttle
 from tidelog.cluster.waiting import Waiting
-from tidelog.errors import StartError
-from tidelog.metastore.contract import (
-    Metastore,
-    MetastoreDamaged,
-    MetastoreError,
-    Session,
-    SessionLost,
-)
+from tidelog.errors import SettingsError, StartError
+from tidelog.metastore.access import ZooKeeperAccess
+from tidelog.metastore.address import open_metastore
+from tidelog.metastore.contract import Metastore, MetastoreDamaged, MetastoreError
 from tidelog.metastore.sqlite import SqliteMetastore
-from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
+from tidelog.names import TopicPartition
 from tidelog.network.hub import Hub
-from tidelog.network.listener import Listener, open_socket
+from tidelog.network.listener import Listener, OpenSocket, open_socket
 from tidelog.network.peer import Address
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
 from tidelog.storage.config import LogConfig
@@ -71,8 +64,6 @@ from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported when they are needed: a start must be quick
-    from tidelog.coordination.groups.coordinator import GroupCoordinator
-    from tidelog.coordination.transactions.coordinator import TransactionCoordinator
     from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
@@ -97,26 +88,35 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         metastore: Metastore | None = None,
+        network: OpenSocket = open_socket,
+        random: Random | None = None,
+        boot_id: str | None = None,
+        intercept: Intercept | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._files = files or LocalFiles()
+        self._open_socket = network
+        self._random = random or Random()
+        # Nonces must not be guessed; a simulation, which passes its own chance, has nobody who would.
+        self._random_bytes = os.urandom if random is None else random.randbytes
+        self._boot_id = this_boot() if boot_id is None else boot_id
         self._static = settings
         """As given at the start; dynamic settings go over them."""
         self._settings = settings
-        directory = Path(settings.broker.log_dirs[0])
-        self._metastore = metastore or SqliteMetastore(directory / METADATA_FILE, self._clock)
+        self._metastore = metastore or _metastore_of(settings, self._clock)
+        self._intercept = intercept
         self._background = Background()
         self._broker_id = settings.broker.broker_id
         self._listeners: list[Listener] = []
-        self._session: Session | None = None
         self._hub: Hub | None = None
         self._logs: LogManager | None = None
-        self._groups: Late | None = None
-        self._transactions: Late | None = None
+        self._coordinators: Coordinators | None = None
+        self._member: Member | None = None
+        self._security: BrokerSecurity | None = None
+        self._replication: Replication | None = None
         self._sockets: list[tuple[socket.socket, ListenerAddress]] = []
         """Bound, and not yet given to a listener."""
         self._waiting: Waiting | None = None
-        self._controller: Controller | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
         self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -132,21 +132,31 @@ class Broker:
         try:
             await self._start()
         except BaseException:
-            await self._give_up()
+            if self._listeners:
+                await self.stop()  # it served already, and waited for the controller to let it lead
+            else:
+                await self._give_up()
             raise
 
     async def stop(self) -> None:
-        """Answer what is in flight, sync, and leave the mark of a clean stop."""
+        """Hand over what it leads, answer what is in flight, sync, and leave the mark of a clean stop."""
+        if self._member is not None:
+            await self._member.hand_over()
+        if self._replication is not None:
+            await self._replication.stop()  # not to begin following what has just been handed over
         for listener in self._listeners:
             listener.close()
-        for coordinator in (self._transactions, self._groups):
-            if coordinator is not None and coordinator.is_made:
-                await coordinator.stop()
+        if self._coordinators is not None:
+            await self._coordinators.stop()
         if self._waiting is not None:
             self._waiting.close()  # fetches that wait are answered with what there is
         if self._hub is not None:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
+        if self._replication is not None:
+            await self._replication.stop()
+        if self._member is not None:
+            await self._member.leave()
         await self._flusher.settle()
         clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
@@ -157,29 +167,90 @@ class Broker:
                 "stopped, but not everything could be synced: the next start scans the logs"
             )
 
+    async def abort(self) -> None:
+        """End as a crash would, for tests: nobody is answered, nothing synced, no mark of a clean stop left."""
+        for listener in self._listeners:
+            listener.close()
+        if self._hub is not None:
+            self._hub.abort()
+        await self._background.stop()
+        if self._coordinators is not None:
+            await self._coordinators.stop()
+        if self._replication is not None:
+            await self._replication.stop()
+        if self._member is not None:
+            await self._member.leave()
+        await self._flusher.settle()
+        if self._logs is not None:
+            self._logs.close(clean=False)
+        await self._metastore.close()
+
     async def _start(self) -> None:
         tail = Tail(self._metastore)
+        security = self._security = self._make_security(tail)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
         logs = await self._open_logs(tail.image)
         self._bind()
-        controller = await self._lead(tail)
-        partitions = Partitions()
-        replicas = Replicas(
-            self._broker_id, logs, partitions, self._flusher, lambda: self._settings.log
+        member = self._member = Member(
+            metastore=self._metastore,
+            tail=tail,
+            settings=lambda: self._settings,
+            cluster_id=self.cluster_id,
+            background=self._background,
+            random=self._random,
+            security=security.as_client(),
         )
-        services = self._make_services(tail, logs, partitions, controller)
-        await controller.submit(lambda image: (self._first_records(image, logs), None))
+        await member.join()
+        partitions = Partitions(lambda: tail.image)
+        replication = self._replication = Replication(
+            broker_id=self._broker_id,
+            image=lambda: tail.image,
+            partitions=partitions,
+            peers=member.peers,
+            alter=member.control.alter_partition,
+            clock=self._clock,
+            random=self._random,
+            flusher=self._flusher,
+            settings=lambda: self._settings,
+        )
+        replicas = Replicas(
+            self._broker_id,
+            logs,
+            partitions,
+            self._flusher,
+            lambda: self._settings.log,
+            replication,
+        )
+        services = self._make_services(tail, logs, partitions, member)
+        boot = Boot(self._files, self._settings.broker.log_dirs, self._boot_id)
+        await member.register(
+            self._record(),
+            clean=all(each.clean for each in logs.directories) or boot.is_the_same(),
+            adopted=lambda image: self._adopted(image, logs),
+        )
+        boot.note()
         replicas.resume(tail.image)
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
         tail.prepare(replicas.prepare)
         tail.subscribe(replicas.apply)
-        self._start_coordinators(services, tail)
+        assert self._coordinators is not None
+        self._coordinators.start(tail.image)
+        tail.subscribe(self._coordinators.follow)
         self._start_background(tail, logs)
         self._accept(services)
         self._background.run("import of handlers", _import(services.handlers))
+        await member.take_part()
 
     # ------------------------------------------------------------------ steps of the start
+
+    def _make_security(self, tail: Tail) -> BrokerSecurity:
+        try:
+            return BrokerSecurity(
+                lambda: self._settings, lambda: tail.image, self._clock, self._random_bytes
+            )
+        except SettingsError as error:
+            raise StartError(str(error)) from error
 
     async def _open_metastore(self, tail: Tail) -> None:
         directory = self._settings.broker.log_dirs[0]
@@ -200,15 +271,18 @@ class Broker:
                 "the topics are then found again in their directories, without their settings"
             ) from error
         except MetastoreError as error:
-            raise StartError(
-                f"{error}; make the directory writable, or choose another with --data"
-            ) from error
+            cure = (
+                "start it, or correct --metastore"
+                if self._settings.cluster.metastore
+                else "make the directory writable, or choose another with --data"
+            )
+            raise StartError(f"{error}; {cure}") from error
 
     def _proposed_cluster_id(self) -> str:
         """The id that the data directory has already, from Kafka perhaps, or a new one."""
         path = Path(self._settings.broker.log_dirs[0]) / META_PROPERTIES
         known = read_properties(self._files, str(path)) if self._files.exists(str(path)) else {}
-        return known.get("cluster.id") or new_cluster_id()
+        return known.get("cluster.id") or new_cluster_id(self._random)
 
     async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings
@@ -240,64 +314,32 @@ class Broker:
     def _bind(self) -> None:
         for each in self._settings.listeners():
             try:
-                sock = open_socket(each.host, each.port, self._settings.network)
+                sock = self._open_socket(each.host, each.port, self._settings.network)
             except OSError as error:
                 where = Address(each.host, each.port)
                 raise StartError(f"cannot listen on {where}: {_cure(error, each.port)}") from error
             self._sockets.append((sock, each))
 
-    async def _lead(self, tail: Tail) -> Controller:
-        """Open the session and win the election: on its own, a broker is its own controller."""
-        broker = self._settings.broker
-        try:
-            self._session = await self._metastore.open_session(
-                self._broker_id, broker.session_timeout_ms
-            )
-            epoch = await self._metastore.lead(self._session)
-        except MetastoreError as error:
-            raise StartError(str(error)) from error
-        if epoch is None:
-            raise StartError("another broker is the controller of this metadata; stop it first")
-        controller = Controller(self._metastore, tail, epoch, self._rules, self._automatic)
-        self._controller = controller
-        return controller
-
     def _make_services(
-        self, tail: Tail, logs: LogManager, partitions: Partitions, controller: Controller
+        self, tail: Tail, logs: LogManager, partitions: Partitions, member: Member
     ) -> Services:
         loop = asyncio.get_running_loop()
         waiting = self._waiting = Waiting(self._clock, loop)
 
-        def make_groups() -> "GroupCoordinator":
-            from tidelog.coordination.groups.coordinator import GroupCoordinator
-
-            return GroupCoordinator(
-                clock=self._clock,
-                image=lambda: tail.image,
-                partitions=partitions,
-                ensure_topic=controller.ensure_topic,
-                config=lambda: self._settings.groups,
-                call_later=loop.call_later,
-            )
-
-        def make_transactions() -> "TransactionCoordinator":
-            from tidelog.coordination.transactions.coordinator import TransactionCoordinator
-
-            return TransactionCoordinator(
-                clock=self._clock,
-                image=lambda: tail.image,
-                partitions=partitions,
-                ensure_topic=controller.ensure_topic,
-                config=lambda: self._settings.transactions,
-                groups=groups,
-                new_producer_id=producer_ids.next,
-                call_later=loop.call_later,
-            )
-
-        self._groups = Late(make_groups)
-        self._transactions = Late(make_transactions)
-        groups = cast("GroupCoordinator", self._groups)
-        producer_ids = ProducerIds(controller)
+        producer_ids = ProducerIds(member.control)
+        self._coordinators = Coordinators(
+            broker_id=self._broker_id,
+            clock=self._clock,
+            settings=lambda: self._settings,
+            image=lambda: tail.image,
+            partitions=partitions,
+            peers=member.peers,
+            ensure_topic=member.control.ensure_topic,
+            new_producer_id=producer_ids.next,
+            background=self._background,
+            random=self._random,
+        )
+        assert self._security is not None
         return Services(
             broker_id=self._broker_id,
             cluster_id=self.cluster_id,
@@ -306,53 +348,36 @@ class Broker:
             image=lambda: tail.image,
             partitions=partitions,
             logs=logs,
-            controller=controller,
-            groups=groups,
-            transactions=cast("TransactionCoordinator", self._transactions),
+            controller=member.control,
+            groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
+            authorizer=self._security.authorizer,
             producer_ids=producer_ids,
             waiting=waiting,
+            leader_throttle=Throttle(
+                self._clock, lambda: self._settings.replication.leader_throttled_rate
+            ),
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
         )
 
-    def _first_records(self, image: Image, logs: LogManager) -> list[Record]:
-        """What the cluster must know of this start: where the broker is, and whether it had crashed."""
+    def _record(self) -> BrokerRecord:
+        """Where this broker is."""
         bound = [each._replace(port=sock.getsockname()[1]) for sock, each in self._sockets]
-        told = endpoints(bound, self._settings.advertised())
-        records: list[Record] = [
-            BrokerRecord(self._broker_id, told, self._settings.broker.rack or None)
-        ]
-        records += adopt(
+        machine = (
+            socket.gethostname() if self._settings.cluster.metastore.startswith("zk:") else None
+        )
+        told = endpoints(bound, self._settings.advertised(), machine)
+        return BrokerRecord(self._broker_id, told, self._settings.broker.rack or None)
+
+    def _adopted(self, image: Image, logs: LogManager) -> list[Record]:
+        return adopt(
             image,
             logs,
             self._broker_id,
-            new_topic_id,
+            lambda: new_topic_id(self._random),
             lambda topic: internal_config(topic, self._settings),
             lambda: metadata_of_kafka(self._files, self._settings.broker.log_dirs),
         )
-        if not all(each.clean for each in logs.directories):
-            # Records that no disk had may be lost: a new epoch lets readers notice (KIP-320).
-            records += _new_epochs(image, self._broker_id)
-        return records
-
-    def _start_coordinators(self, services: Services, tail: Tail) -> None:
-        """Load the groups and transactions that there are; a broker without any waits for the first."""
-        loop = asyncio.get_running_loop()
-        # Produce and fetch need not wait for it.
-        if CONSUMER_OFFSETS in tail.image.topics:
-            loop.call_soon(lambda: services.groups.start())
-        if TRANSACTION_STATE in tail.image.topics:
-            loop.call_soon(lambda: services.transactions.start())
-        tail.subscribe(lambda _, delta: self._coordinators_follow(services, delta))
-
-    def _coordinators_follow(self, services: Services, delta: Delta) -> None:
-        for topic in delta.created:
-            if topic.name == CONSUMER_OFFSETS:
-                services.groups.start()
-            elif topic.name == TRANSACTION_STATE:
-                services.transactions.start()
-        if delta.deleted and self._groups is not None and self._groups.is_made:
-            names = [topic.name for topic in delta.deleted]
-            self._background.run("deletion of offsets", services.groups.topics_deleted(names))
 
     def _start_background(self, tail: Tail, logs: LogManager) -> None:
         broker = self._settings.broker
@@ -364,7 +389,10 @@ class Broker:
             broker.recovery_checkpoint_interval_ms, broker.start_offset_checkpoint_interval_ms
         )
         every("checkpoint", checkpoint_ms, logs.checkpoint)
-        every("heartbeat", broker.heartbeat_interval_ms, self._heartbeat)
+        watermarks_ms = broker.high_watermark_checkpoint_interval_ms
+        every("note of high watermarks", watermarks_ms, logs.checkpoint_high_watermarks)
+        assert self._replication is not None
+        self._replication.start(self._background)
 
         async def expire() -> None:
             logs.expire_producers()
@@ -386,6 +414,8 @@ class Broker:
             flusher=self._flusher,
         )
         tail.subscribe(self._cleaner_follows)
+        assert self._replication is not None
+        self._replication.tell_of_truncations(self._cleaner.truncated)
         await self._cleaner.run()
 
     def _cleaner_follows(self, _: Image, delta: Delta) -> None:
@@ -400,31 +430,30 @@ class Broker:
 
     def _accept(self, services: Services) -> None:
         loop = asyncio.get_running_loop()
-        dispatcher = Dispatcher(services)
-        self._hub = Hub(
-            dispatcher.serve, self._settings.network, loop, serve_run=dispatcher.serve_run
-        )
+        assert self._security is not None
+        serving: Serving = self._security.gate(Dispatcher(services))
+        if self._intercept is not None:
+            serving = self._intercept(serving, services)
+        self._hub = Hub(serving.serve, self._settings.network, loop, serve_run=serving.serve_run)
         self._hub.admission.most = self._share.connections
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
-            listener = Listener(sock, each.name, self._hub)
+            listener = Listener(
+                sock,
+                each.name,
+                self._hub,
+                self._security.tls_for(each),
+                largest=self._security.largest_before_login(each),
+            )
             self._listeners.append(listener)
-            listener.start()
+            try:
+                listener.start()
+            except OSError as error:
+                raise StartError(
+                    f"cannot listen on {listener.address}: {_cure(error, each.port)}"
+                ) from error
 
     # ------------------------------------------------------------------ while it runs
-
-    async def _heartbeat(self) -> None:
-        assert self._session is not None
-        try:
-            await self._metastore.heartbeat(self._session)
-        except SessionLost:
-            # Hung for too long.  Nobody else can have taken over while the data directory is locked.
-            log.warning("the broker's session was lost; a new one is opened")
-            timeout_ms = self._settings.broker.session_timeout_ms
-            self._session = await self._metastore.open_session(self._broker_id, timeout_ms)
-            epoch = await self._metastore.lead(self._session)
-            if epoch is not None and self._controller is not None:
-                self._controller.epoch = epoch
 
     def _settings_changed(self, services: Services, image: Image, delta: Delta) -> None:
         if any(kind == BROKER for kind, _ in delta.configs):
@@ -437,24 +466,6 @@ class Broker:
                 self._cleaner.config = self._settings.cleaner
             log.info("the settings of the broker have changed")
 
-    def _rules(self) -> Rules:
-        broker = self._settings.broker
-
-        def check(configs: Mapping[str, str]) -> None:
-            check_topic_settings(self._settings, configs)
-
-        return Rules(
-            partitions=broker.num_partitions,
-            replication_factor=broker.default_replication_factor,
-            check_config=check,
-            new_id=new_topic_id,
-        )
-
-    def _automatic(self, name: str) -> NewTopic:
-        assert self._controller is not None
-        brokers = len(self._controller.image.brokers)
-        return automatic_topic(name, self._settings, brokers)
-
     async def _give_up(self) -> None:
         """A start that failed: let go of what was taken."""
         for sock, _ in self._sockets:
@@ -466,32 +477,25 @@ class Broker:
             await self._metastore.close()
 
 
-def new_topic_id() -> UUID:
-    """Random, and never one whose text begins with a dash, which command lines would take for an option."""
-    while True:
-        topic_id = uuid4()
-        if not topic_id_text(topic_id).startswith("-"):
-            return topic_id
-
-
-def new_cluster_id() -> str:
-    """22 characters of base64url, as Kafka's."""
-    return topic_id_text(new_topic_id())
+def _metastore_of(settings: BrokerSettings, clock: Clock) -> Metastore:
+    if settings.cluster.metastore:
+        security = settings.security
+        access = ZooKeeperAccess(
+            user=security.zookeeper_user,
+            password=security.zookeeper_password,
+            tls=security.zookeeper_tls,
+            roots=security.zookeeper_roots,
+            certificate=security.zookeeper_certificate,
+            key_password=security.zookeeper_key_password,
+        )
+        return open_metastore(settings.cluster.metastore, clock, access=access)
+    return SqliteMetastore(Path(settings.broker.log_dirs[0]) / METADATA_FILE, clock)
 
 
 async def _import(handlers: Handlers) -> None:
     """Import the handlers one by one, so that no client has to wait for all of them."""
     while handlers.load_next():  # noqa: ASYNC110
         await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
-
-
-def _new_epochs(image: Image, broker_id: int) -> list[Record]:
-    return [
-        PartitionChangeRecord(topic.id, index, leader=broker_id)
-        for topic in image.topics.values()
-        for index, state in enumerate(topic.partitions)
-        if state.leader == broker_id
-    ]
 
 
 def _cure(error: OSError, port: int) -> str:

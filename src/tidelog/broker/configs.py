@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.broker.context import Services
+from tidelog.broker.context import Context, Services
 from tidelog.broker.settings import BrokerSettings, declarations
 from tidelog.cluster.image import BROKER, TOPIC, Image, Resource
 from tidelog.cluster.metadata import ConfigRecord, Record
@@ -24,6 +24,8 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.names import check_topic_name
+from tidelog.security import acls
+from tidelog.security.acls import Operation as AclOperation
 from tidelog.settings import Declared, text_of, topic_settings
 from tidelog.storage.config import LogConfig
 
@@ -146,10 +148,35 @@ def describe_topic(
     ]
 
 
-async def alter(
+async def alter_allowed(
+    wanted: Sequence[Alteration], ctx: Context, *, validate_only: bool
+) -> list[KafkaError | None]:
+    """Change through the controller what the client may change; None for each resource that was changed."""
+    outcomes: list[KafkaError | None] = []
+    for each in wanted:
+        try:
+            check_allowed(ctx, AclOperation.ALTER_CONFIGS, each.resource_type, each.name)
+            outcomes.append(None)
+        except KafkaError as error:
+            outcomes.append(error)
+    allowed = [each for each, error in zip(wanted, outcomes, strict=True) if error is None]
+    altered = iter(await _alter(allowed, ctx.broker, validate_only=validate_only))
+    return [next(altered) if error is None else error for error in outcomes]
+
+
+def check_allowed(ctx: Context, operation: AclOperation, resource_type: int, name: str) -> None:
+    """Raise unless the client may do this to the settings of a resource; all but topics and groups are the cluster's."""
+    if resource_type == ResourceType.TOPIC:
+        ctx.check(operation, acls.Resource.topic(name))
+    elif resource_type == ResourceType.GROUP:
+        ctx.check(operation, acls.Resource.group(name))
+    else:
+        ctx.check(operation, acls.CLUSTER)
+
+
+async def _alter(
     wanted: Sequence[Alteration], broker: Services, *, validate_only: bool
 ) -> list[KafkaError | None]:
-    """Change settings through the controller; None for each resource that was changed."""
 
     def decision(image: Image) -> tuple[list[Record], list[KafkaError | None]]:
         records, outcomes = decide(image, broker.settings, broker.broker_id, wanted)
@@ -243,7 +270,7 @@ def _broker_synonyms(
 def _alter_one(
     image: Image, settings: BrokerSettings, broker_id: int, wanted: Alteration
 ) -> Iterable[Record]:
-    resource = _checked_resource(image, broker_id, wanted)
+    resource = _checked_resource(image, wanted)
     kinds = _kinds_of(resource[0])
     names = [change.key for change in wanted.changes]
     if len(set(names)) != len(names):
@@ -265,15 +292,15 @@ def _alter_one(
     ]
 
 
-def _checked_resource(image: Image, broker_id: int, wanted: Alteration) -> Resource:
+def _checked_resource(image: Image, wanted: Alteration) -> Resource:
     if wanted.resource_type == ResourceType.TOPIC:
         check_topic_name(wanted.name)
         if wanted.name not in image.topics:
             raise UnknownTopicOrPartition
         return (TOPIC, wanted.name)
     if wanted.resource_type == ResourceType.BROKER:
-        if wanted.name:
-            _check_broker(wanted.name, broker_id)
+        if wanted.name and not (wanted.name.isdecimal() and int(wanted.name) in image.brokers):
+            raise InvalidRequest(f"there is no broker {wanted.name!r}")
         return (BROKER, wanted.name)
     raise InvalidRequest(f"settings of resources of type {wanted.resource_type} cannot be changed")
 

@@ -8,17 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidelog.broker.authorizer import OPEN, Authorizer
+from tidelog.broker.refusals import Refusals
 from tidelog.clock import Clock
-from tidelog.cluster.partition import Partitions
+from tidelog.cluster.partitions import Partitions
 from tidelog.network.peer import Peer, Principal
+from tidelog.security.acls import Operation, Resource
 
 if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs it
     from tidelog.broker.dispatch import Handlers
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.producer_ids import ProducerIds
     from tidelog.broker.settings import BrokerSettings
-    from tidelog.cluster.controller import Controller
+    from tidelog.cluster.control import Control
     from tidelog.cluster.image import Image
+    from tidelog.cluster.throttle import Throttle
     from tidelog.cluster.waiting import Waiting
     from tidelog.coordination.groups.coordinator import GroupCoordinator
     from tidelog.coordination.transactions.coordinator import TransactionCoordinator
@@ -37,13 +41,19 @@ class Services:
     """The picture of the cluster as this broker knows it now."""
     partitions: Partitions
     logs: "LogManager"
-    controller: "Controller"
+    controller: "Control"
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
     producer_ids: "ProducerIds"
     waiting: "Waiting"
     """Fetches that wait for data."""
     fetch_sessions: "FetchSessions"
+    leader_throttle: "Throttle"
+    """Of what followers that catch up may have."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """Batches that may be tried again, and until then hold up those behind them."""
+    authorizer: Authorizer = OPEN
+    """Who may do what."""
     handlers: "Handlers" = field(default_factory=lambda: _handlers())
     """The APIs that this broker answers."""
 
@@ -71,6 +81,14 @@ class Context:
     def principal(self) -> Principal:
         """As whom the peer is known."""
         return self.peer.principal
+
+    def may(self, operation: Operation, resource: Resource, *, quietly: bool = False) -> bool:
+        """Whether the peer may do this; `quietly` for who only leaves out what is not for its eyes."""
+        return self.broker.authorizer.may(self.peer, operation, resource, quietly=quietly)
+
+    def check(self, operation: Operation, resource: Resource) -> None:
+        """Raise the authorisation error of the resource for who may not do this."""
+        self.broker.authorizer.check(self.peer, operation, resource)
 
 
 def _handlers() -> "Handlers":

@@ -2,7 +2,7 @@
 
 A handler is a function plus facts, and lives in the file of `broker/handlers/` that has the API's name:
 
-    @handles(HeartbeatRequest, "0-4")
+    @handles(HeartbeatRequest, "0-4", allow=group(READ, "group_id"))
     async def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse: ...
 
 It may be a plain `def` when it has nothing to wait for, which saves a task.  What it raises is answered:
@@ -21,11 +21,12 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct as Packer
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.broker.context import Context, Services
+from tidelog.broker.permissions import Allow
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
-from tidelog.network.answer import Answer, Ready
+from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer
 from tidelog.protocol.codec import decode
 from tidelog.protocol.frame import encode_response
@@ -45,8 +46,26 @@ _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the cli
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
 
-RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes]]
+RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes | Deferred]]
 """(services, buffer, position, end) -> (position after what was served, answers)."""
+
+
+class Serving(Protocol):
+    """What the network is given: the dispatcher, or what stands in front of it in a test."""
+
+    def serve(self, peer: Peer, frame: memoryview) -> Answer:
+        """The answer to one request."""
+        ...
+
+    def serve_run(
+        self, peer: Peer, buffer: memoryview, pos: int, end: int
+    ) -> tuple[int, bytes | Deferred]:
+        """Serve several small requests at once, or none."""
+        ...
+
+
+Intercept = Callable[[Serving, Services], Serving]
+"""Puts something in front of the dispatcher that may fail, delay or drop requests; a broker without it has no more to do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +78,12 @@ class Handler:
     advertised: Versions
     """What ApiVersions tells: older clients look for a low version that they then do not use."""
     run: Callable[..., Any]
+    allow: Allow
+    """Who may ask; see `permissions.py`."""
     by_frame: bool = False
     before_login: bool = False
+    controller: bool = False
+    """Whether only the controller can answer: other brokers hand the request on."""
 
     api_key: int = field(init=False)
     flexible_from: int = field(init=False)
@@ -86,8 +109,10 @@ def handles(
     request: type[Request],
     versions: str,
     *,
+    allow: Allow,
     advertised: str | None = None,
     before_login: bool = False,
+    controller: bool = False,
 ) -> Callable[[Callable[[Any, Context], Any]], Handler]:
     """Make a function or coroutine `(request, ctx) -> response` the handler of `request`."""
 
@@ -97,14 +122,16 @@ def handles(
             Versions.parse(versions),
             Versions.parse(advertised or versions),
             run,
+            allow,
             before_login=before_login,
+            controller=controller,
         )
 
     return make
 
 
 def handles_frame(
-    request: type[Request], versions: str, *, advertised: str | None = None
+    request: type[Request], versions: str, *, allow: Allow, advertised: str | None = None
 ) -> Callable[[FrameRun], Handler]:
     """Make a function that decodes the frame and encodes the answer by itself the handler of `request`."""
 
@@ -114,6 +141,7 @@ def handles_frame(
             Versions.parse(versions),
             Versions.parse(advertised or versions),
             run,
+            allow,
             by_frame=True,
         )
 
@@ -200,10 +228,16 @@ class Dispatcher:
         request, _ = decode(handler.request, bytes(frame), pos, version)
         client_id = _client_id(frame, client_bytes)
         ctx = Context(self._services, peer, version, correlation_id, client_id)
+        if handler.controller and not self._services.controller.is_active:
+            return self._at_controller(handler, request, ctx, bytes(frame))
         return self._run(handler, request, ctx)
 
-    def serve_run(self, peer: Peer, buffer: memoryview, pos: int, end: int) -> tuple[int, bytes]:
-        """Serve the small Produce requests at `pos` together, if there are some."""
+    def serve_run(
+        self, peer: Peer, buffer: memoryview, pos: int, end: int
+    ) -> tuple[int, bytes | Deferred]:
+        """Serve the small Produce requests at `pos` together, if there are some, and nobody has to be asked."""
+        if not self._services.authorizer.is_open:
+            return pos, b""
         if self._produce_run is None:
             from tidelog.broker.produce_runs import produce_run  # which imports the handler
 
@@ -235,20 +269,34 @@ class Dispatcher:
         if handler.is_async:
             return self._finish(handler, request, ctx)
         try:
+            if not ctx.broker.authorizer.is_open:
+                handler.allow(request, ctx)
             response = handler.run(request, ctx)
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
-            response = _told(handler, error, ctx)
+            response = told(handler, error, ctx)
         return encode_response(response, ctx.api_version, ctx.correlation_id)
+
+    async def _at_controller(
+        self, handler: Handler, request: Any, ctx: Context, frame: bytes
+    ) -> Ready:
+        from tidelog.broker.forwarding import at_controller  # a single broker has no use for it
+
+        try:
+            return await at_controller(frame, ctx, lambda: self._finish(handler, request, ctx))
+        except KafkaError as error:
+            return encode_response(told(handler, error, ctx), ctx.api_version, ctx.correlation_id)
 
     async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Ready:
         try:
+            if not ctx.broker.authorizer.is_open:
+                handler.allow(request, ctx)
             response = await handler.run(request, ctx)
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
-            response = _told(handler, error, ctx)
+            response = told(handler, error, ctx)
         return encode_response(response, ctx.api_version, ctx.correlation_id)
 
 
@@ -264,7 +312,7 @@ def _client_id(frame: memoryview, length: int) -> str | None:
         raise ProtocolError("the client id is not UTF-8") from None
 
 
-def _told(handler: Handler, error: Exception, ctx: Context) -> Response:
+def told(handler: Handler, error: Exception, ctx: Context) -> Response:
     """The response that tells a client of `error`."""
     if not isinstance(error, KafkaError):
         _log.error("%s v%d from %s failed", handler.name, ctx.api_version, ctx.peer, exc_info=error)

@@ -22,8 +22,8 @@ _PARTITION_5 = Packer(">ihqqq")
 _ABORTED = Packer(">qq")
 _INT16 = Packer(">h")
 _INT32 = Packer(">i")
-_LEADER_TAG = Packer(">BBBiiB")  # one tag: number 1, nine bytes, leader id, leader epoch, no tags
-_NO_REPLICA = _INT32.pack(-1)
+_LEADER_TAG = Packer(">BBiiB")  # number 1, nine bytes, leader id, leader epoch, no tags
+_DIVERGING_TAG = Packer(">BBiqB")  # number 0, thirteen bytes, epoch, its end offset, no tags
 _FLEXIBLE = 12
 _BY_ID = 13
 
@@ -33,12 +33,14 @@ class Result:
 
     __slots__ = (
         "aborted",
+        "diverging",
         "error_code",
         "high_watermark",
         "index",
         "last_stable_offset",
         "leader",
         "log_start_offset",
+        "preferred_replica",
         "region",
         "topic",
     )
@@ -55,6 +57,10 @@ class Result:
         self.region: Region | None = None
         self.leader: tuple[int, int] | None = None
         """Id and epoch of another leader, told with an error (KIP-951)."""
+        self.diverging: tuple[int, int] | None = None
+        """Where a follower's log has to be cut: our largest epoch at most its last, and where that ended."""
+        self.preferred_replica = -1
+        """A replica nearer to the consumer, from which it should read (KIP-392)."""
 
 
 def lay_out(
@@ -86,7 +92,7 @@ def lay_out(
                 out = bytearray()
                 pieces.append(out)
             if flexible:
-                _put_leader(out, result)
+                _put_tags(out, result)
         if flexible:
             out.append(0)
     if flexible:
@@ -137,16 +143,20 @@ def _put_partition(out: bytearray, result: Result, version: int) -> None:
             if flexible:
                 out.append(0)
     if version >= 11:
-        out += _NO_REPLICA
+        out += _INT32.pack(result.preferred_replica)
     _put_count(out, result.region.length if result.region is not None else 0, flexible)
 
 
-def _put_leader(out: bytearray, result: Result) -> None:
+def _put_tags(out: bytearray, result: Result) -> None:
     """The tagged fields of a partition."""
-    if result.leader is None:
+    if result.leader is None and result.diverging is None:
         out.append(0)
-    else:
-        out += _LEADER_TAG.pack(1, 1, 9, *result.leader, 0)
+        return
+    out.append((result.leader is not None) + (result.diverging is not None))
+    if result.diverging is not None:
+        out += _DIVERGING_TAG.pack(0, 13, *result.diverging, 0)
+    if result.leader is not None:
+        out += _LEADER_TAG.pack(1, 9, *result.leader, 0)
 
 
 def _put_endpoints(out: bytearray, endpoints: list[NodeEndpoint]) -> None:

@@ -39,6 +39,7 @@ class Wanted:
         "index",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start",
         "max_bytes",
         "offset",
         "told_high_watermark",
@@ -52,6 +53,8 @@ class Wanted:
         self.leader_epoch = -1
         self.offset = 0
         self.last_fetched_epoch = -1
+        self.log_start = -1
+        """Of a follower's own log."""
         self.max_bytes = 0
         self.told_high_watermark = -1
         self.told_log_start = -1
@@ -92,6 +95,13 @@ class Session:
                 self.wanted.pop((topic, index), None)
         _take(self.wanted, topics)
 
+    def to_look_at(self) -> list[Wanted]:
+        """The partitions in which there may be something new."""
+        return list(self.wanted.values())
+
+    def close(self) -> None:
+        """The session is over."""
+
     def serve_last(self, served: Iterable[Wanted]) -> None:
         """Partitions that had data come after the others next time, so that none starves."""
         for each in served:
@@ -113,15 +123,24 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(
-        self, session_id: int, by_topic_id: bool, topics: FetchTopics, *, ends: bool
+        self,
+        session_id: int,
+        by_topic_id: bool,
+        topics: FetchTopics,
+        *,
+        ends: bool,
+        kind: "type[Session] | None" = None,
     ) -> tuple[int, list[Wanted], Session | None]:
-        """A full request: the session's id, everything it asks for, and the session if there is one now."""
-        self._sessions.pop(session_id, None)
+        """A full request: the session's id, everything it asks for, and the session if there is one now.
+
+        A follower says what `kind` it needs, and always gets one: there are few, and they fetch for ever.
+        """
+        self._remove(session_id)
         wanted: dict[Key, Wanted] = {}
         _take(wanted, topics)
-        if ends or not wanted or not self._make_room():
+        if ends or not wanted or not (self._make_room() or kind):
             return NO_SESSION, list(wanted.values()), None
-        session = Session(self._new_id(), by_topic_id, wanted, self._now_ms())
+        session = (kind or Session)(self._new_id(), by_topic_id, wanted, self._now_ms())
         self._sessions[session.id] = session
         return session.id, list(wanted.values()), session
 
@@ -149,7 +168,7 @@ class FetchSessions:
         return session
 
     def end(self, session: Session) -> None:
-        self._sessions.pop(session.id, None)
+        self._remove(session.id)
 
     def _make_room(self) -> bool:
         if len(self._sessions) < self._slots:
@@ -159,8 +178,13 @@ class FetchSessions:
             return False
         if self._now_ms() - oldest.used_ms < _MAY_BE_EVICTED_MS:
             return False
-        del self._sessions[oldest.id]
+        self._remove(oldest.id)
         return True
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -174,7 +198,7 @@ class FetchSessions:
 
 def _take(wanted: dict[Key, Wanted], topics: FetchTopics) -> None:
     for topic, partitions in topics:
-        for index, leader_epoch, offset, last_epoch, _, max_bytes, _ in partitions:
+        for index, leader_epoch, offset, last_epoch, log_start, max_bytes, _ in partitions:
             key = (topic, index)
             each = wanted.get(key)
             if each is None:
@@ -182,4 +206,5 @@ def _take(wanted: dict[Key, Wanted], topics: FetchTopics) -> None:
             each.leader_epoch = leader_epoch
             each.offset = offset
             each.last_fetched_epoch = last_epoch
+            each.log_start = log_start
             each.max_bytes = max_bytes

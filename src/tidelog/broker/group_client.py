@@ -1,11 +1,7 @@
-"""What the group handlers share: the client as the coordinator knows it, and what it may do to a group."""
+"""The client, as the group handlers tell it to the coordinator."""
 
 from tidelog.broker.context import Context
-from tidelog.broker.operations import Operation
 from tidelog.coordination.groups.environment import Client
-
-GROUP_OPERATIONS = 1 << Operation.READ | 1 << Operation.DELETE | 1 << Operation.DESCRIBE
-"""Everybody may do everything yet."""
 
 
 def client_of(ctx: Context) -> Client:

@@ -26,10 +26,10 @@ PREFIXES = (
 _NAMES = """
     advertised.host.name advertised.port alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    authorizer.class.name auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+    authorizer.class.name auto.include.jmx.reporter background.threads
     broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
     client.quota.callback.class connection.failed.authentication.delay.ms connections.max.reauth.ms
-    control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
+    control.plane.listener.name controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms controller.listener.names controller.message.queue.size
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
@@ -55,7 +55,6 @@ _NAMES = """
     initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version
     internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
     leader.replication.throttled.rate leader.replication.throttled.replicas listener.security.protocol.map
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms

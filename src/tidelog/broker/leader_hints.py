@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from tidelog.broker.addresses import address_of
 from tidelog.broker.context import Services
 from tidelog.errors import FencedLeaderEpoch, KafkaError, NotLeaderOrFollower
+from tidelog.network.peer import Peer
 from tidelog.protocol.messages.produce import NodeEndpoint
 
 
@@ -20,16 +22,17 @@ def current_leader(
     return (state.leader, state.leader_epoch) if state.leader >= 0 else None
 
 
-def node_endpoints(services: Services, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """How the leaders are reached."""
+def node_endpoints(
+    services: Services, leaders: Iterable[int], peer: Peer | None = None
+) -> list[NodeEndpoint]:
+    """How `peer` reaches the leaders; where it is not given, those with an address of their own."""
     brokers = services.image().brokers
-    return [
-        NodeEndpoint(
-            node_id=leader,
-            host=brokers[leader].endpoints[0][1],
-            port=brokers[leader].endpoints[0][2],
-            rack=brokers[leader].rack,
-        )
-        for leader in sorted(leaders)
-        if leader in brokers and brokers[leader].endpoints
-    ]
+    told = []
+    for leader in sorted(leaders):
+        broker = brokers.get(leader)
+        if broker is None or not broker.endpoints:
+            continue
+        host, port = broker.endpoints[0][1:] if peer is None else address_of(broker, peer)
+        if host:
+            told.append(NodeEndpoint(node_id=leader, host=host, port=port, rack=broker.rack))
+    return told

@@ -1,49 +1,49 @@
-"""Which operations a client may do, as the bit fields that Metadata and the like carry (KIP-430).
+"""Which operations a client may do, as the bit fields that Metadata and the like carry (KIP-430)."""
 
-Absent: authorisation.  Everybody may do everything, so the fields name every operation that the resource has.
-"""
+from collections.abc import Mapping
 
-from enum import IntEnum
+from tidelog.broker.context import Context
+from tidelog.security.acls import CLUSTER, Operation, Resource, ResourceType
 
 NOT_ASKED = -2147483648
 """What the field holds where the client did not ask."""
 
+_OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+_ALL = {kind: sum(1 << each for each in known) for kind, known in _OPERATIONS.items()}
 
-class Operation(IntEnum):
-    """As Kafka numbers them (AclOperation)."""
 
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+def authorized_operations(ctx: Context, resource: Resource) -> int:
+    """What the client may do to `resource`."""
+    if ctx.broker.authorizer.is_open:
+        return _ALL[resource.type]
+    return sum(
+        1 << each for each in _OPERATIONS[resource.type] if ctx.may(each, resource, quietly=True)
+    )
 
 
-def _bits(*operations: Operation) -> int:
-    return sum(1 << each for each in operations)
-
-
-TOPIC_OPERATIONS = _bits(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS = _bits(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
+def cluster_operations(ctx: Context) -> int:
+    """What the client may do to the cluster; nothing is told to who may not describe it, as in Kafka."""
+    if not ctx.may(Operation.DESCRIBE, CLUSTER, quietly=True):
+        return 0
+    return authorized_operations(ctx, CLUSTER)

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from tidelog.cluster.controller import Controller
+from tidelog.cluster.control import Control
 from tidelog.names import ProducerId
 
 
 class ProducerIds:
     """The broker's stock of producer ids; what is left of a block when the broker stops is lost."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Control) -> None:
         self._controller = controller
         self._block = iter(range(0))
         self._refilling = asyncio.Lock()

@@ -1,16 +1,24 @@
 """Makes this broker's logs and partitions follow the image.
 
 `prepare` makes the logs of new partitions, in a thread, before the image that has them is shown.  `apply` is the image's
-listener: it deletes logs, registers the partitions that this broker leads, and gives running logs their new settings.
+listener: it deletes logs, lets partitions lead or follow as the image says, and gives running logs their new settings.
 What it does is done when it returns, so that whoever waits for a change of the image finds the partitions in place.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tidelog.cluster.image import BROKER, TOPIC, Delta, Image, Topic
-from tidelog.cluster.partition import Partition, Partitions
-from tidelog.errors import KafkaError, KafkaStorageError, SettingsError
+from tidelog.broker.replication import Replication
+from tidelog.cluster.image import BROKER, TOPIC, Delta, Image, PartitionState, Topic
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
+from tidelog.errors import (
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    SettingsError,
+    UnknownTopicOrPartition,
+)
 from tidelog.names import TopicPartition
 from tidelog.storage.config import LogConfig
 from tidelog.storage.flusher import Flusher
@@ -29,6 +37,7 @@ class Replicas:
         partitions: Partitions,
         flusher: Flusher,
         log_defaults: Callable[[], LogConfig],
+        replication: Replication,
     ) -> None:
         """`log_defaults` gives the broker's log settings as they are at the moment."""
         self._broker_id = broker_id
@@ -36,14 +45,22 @@ class Replicas:
         self._partitions = partitions
         self._flusher = flusher
         self._log_defaults = log_defaults
+        self._replication = replication
+        replication.open_again = self._open_again
+        self._unopened: dict[tuple[str, int], None] = {}
+        """Partitions whose logs could not be made: the disk may only have been full."""
+        self._image = Image()
+        """The last one that was followed."""
         logs.on_offline = self._went_offline
 
     def resume(self, image: Image) -> None:
-        """At the start: lead what `image` says, with the logs that were found.
+        """At the start: hold what `image` says, with the logs that were found.
 
         A log that was not found may lie on a directory that failed.  Then it is offline: to begin it anew elsewhere would
         hide its records, and would leave two of it when the directory comes back.
         """
+        self._image = image
+        self._set_strays_aside(image)
         failure = next((each.failure for each in self._logs.directories if each.failure), None)
         for topic in image.topics.values():
             ours = [
@@ -59,6 +76,24 @@ class Replicas:
             self._host(image, topic, [i for i in ours if not failure or i not in missing])
         self._logs.sync_directories()
 
+    def _set_strays_aside(self, image: Image) -> None:
+        """Set aside logs of topics that were deleted, or of replicas that were moved, while this broker was down.
+
+        They are not deleted: with metadata that was brought back from a backup, everything newer would be.
+        """
+        for each in self._logs:
+            where = each.topic_partition
+            if each.topic_id is None:
+                continue
+            state = image.maybe_partition(each.topic_id, where.partition)
+            if state is None or self._broker_id not in state.replicas:
+                path = self._logs.set_aside(where)
+                log.warning(
+                    "%s is no replica of this broker any more; its files are set aside, remove %s to have the room",
+                    where,
+                    path,
+                )
+
     async def prepare(self, image: Image, delta: Delta) -> None:
         """Make the logs that `image` will need: thousands take seconds, in which others are to be served."""
         wanted = []
@@ -71,6 +106,7 @@ class Replicas:
             await self._logs.create_many(wanted)
 
     def apply(self, image: Image, delta: Delta) -> None:
+        self._image = image
         for topic in delta.deleted:
             self._delete(topic)
         for topic, indexes in _new_partitions(image, delta):
@@ -91,39 +127,95 @@ class Replicas:
         config = self.topic_config(image, topic.name)
         for index in indexes:
             state = topic.partitions[index]
-            if self._broker_id not in state.replicas:
-                continue
             try:
-                self._lead(topic, index, state.leader_epoch, config)
+                if self._broker_id in state.replicas:
+                    self._take_role(self._hosted(topic, index, state, config), state)
+                elif self._partitions.maybe_hosted(topic.name, index) is not None:
+                    log.info("%s-%d has been moved to %s", topic.name, index, list(state.replicas))
+                    self._remove(topic.name, index, NotLeaderOrFollower())
             except KafkaStorageError as error:
-                log.error("partition %s-%d cannot be opened: %s", topic.name, index, error)
+                if (topic.name, index) not in self._unopened:
+                    log.error("partition %s-%d cannot be opened: %s", topic.name, index, error)
+                self._unopened[topic.name, index] = None
                 self._partitions.set_offline(topic.name, index, error)
+            else:
+                self._unopened.pop((topic.name, index), None)
 
-    def _lead(self, topic: Topic, index: int, leader_epoch: int, config: LogConfig) -> None:
-        known = self._partitions.maybe_get(topic.name, index)
-        if known is not None and known.topic_id == topic.id:
-            known.leader_epoch = leader_epoch
+    def _open_again(self) -> None:
+        """Try to open what could not be opened; a directory that failed for good stays offline."""
+        if not self._unopened or all(each.failure for each in self._logs.directories):
             return
+        for name, index in list(self._unopened):
+            topic = self._image.topics.get(name)
+            if topic is None or index >= len(topic.partitions):
+                del self._unopened[name, index]
+            else:
+                self._host(self._image, topic, [index])
+        self._logs.sync_directories()
+
+    def _hosted(
+        self, topic: Topic, index: int, state: PartitionState, config: LogConfig
+    ) -> Partition:
+        """The replica of this broker, begun if need be."""
+        known = self._partitions.maybe_hosted(topic.name, index)
+        if known is not None and known.topic_id == topic.id:
+            return known
         where = TopicPartition(topic.name, index)
+        if known is not None:
+            self._remove(topic.name, index, UnknownTopicOrPartition())
         old = self._logs.get(where)
         if old is not None and old.topic_id not in (None, topic.id):
             # Left over from a topic of the same name whose deletion was cut short by a crash.
             log.warning("%s is of a deleted topic with the same name; it is removed", where)
             self._logs.delete(where)
+        elif (
+            old is not None
+            and old.topic_id is None
+            and len(state.replicas) > 1
+            and self._broker_id not in (*state.isr, *state.eligible)
+        ):
+            # The note of its topic was lost in a crash; it may be a deleted one's, and others have what this one had.
+            log.warning("%s does not tell of which topic it is; it is fetched anew", where)
+            self._logs.delete(where)
         found = self._logs.get_or_create(where, topic.id, config, sync=False)
-        self._partitions.add(
-            Partition(topic.name, index, topic.id, found, leader_epoch, flusher=self._flusher)
+        if len(state.replicas) > 1:
+            noted = self._logs.noted_high_watermark(where)
+            found.high_watermark = max(min(noted, found.log_end_offset), found.log_start_offset)
+        partition = Partition(
+            topic.name,
+            index,
+            topic.id,
+            found,
+            flusher=self._flusher,
+            surroundings=self._replication.surroundings,
         )
+        self._partitions.add(partition)
+        return partition
+
+    def _take_role(self, partition: Partition, state: PartitionState) -> None:
+        fetchers = self._replication.fetchers
+        if state.leader == self._broker_id:
+            fetchers.leave(partition)
+            partition.become_leader(state)
+        elif partition.become_follower(state):
+            fetchers.follow(partition)
+        self._partitions.role_changed(partition)
 
     def _delete(self, topic: Topic) -> None:
         for index, state in enumerate(topic.partitions):
-            if self._broker_id not in state.replicas:
-                continue
-            self._partitions.remove(topic.name, index)
-            try:
-                self._logs.delete(TopicPartition(topic.name, index))
-            except KafkaError as error:
-                log.error("partition %s-%d was not removed: %s", topic.name, index, error)
+            known = self._partitions.maybe_hosted(topic.name, index)
+            if self._broker_id in state.replicas if known is None else known.topic_id == topic.id:
+                self._remove(topic.name, index, UnknownTopicOrPartition())
+
+    def _remove(self, topic: str, index: int, error: KafkaError) -> None:
+        partition = self._partitions.maybe_hosted(topic, index)
+        if partition is not None:
+            self._replication.fetchers.leave(partition)
+        self._partitions.remove(topic, index, error)
+        try:
+            self._logs.delete(TopicPartition(topic, index))
+        except KafkaError as failure:
+            log.error("partition %s-%d was not removed: %s", topic, index, failure)
 
     def _configure(self, image: Image, delta: Delta) -> None:
         """Give logs their new settings; a change of the broker's reaches every topic."""
@@ -134,12 +226,15 @@ class Replicas:
         for name in changed & image.topics.keys():
             config = self.topic_config(image, name)
             for index in range(len(image.topics[name].partitions)):
-                partition = self._partitions.maybe_get(name, index)
+                partition = self._partitions.maybe_hosted(name, index)
                 if partition is not None and partition.log.config != config:
                     partition.log.set_config(config)
 
     def _went_offline(self, partitions: list[TopicPartition], error: KafkaStorageError) -> None:
         for each in partitions:
+            partition = self._partitions.maybe_hosted(each.topic, each.partition)
+            if partition is not None:
+                self._replication.fetchers.leave(partition)
             self._partitions.set_offline(each.topic, each.partition, error)
 
 

@@ -12,10 +12,14 @@ from typing import Any
 
 from tidelog.broker import kafka_names
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
+from tidelog.cluster.config import ClusterConfig
+from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.transactions.config import TransactionConfig
 from tidelog.errors import SettingsError
+from tidelog.metastore.address import BadAddress, parse_address
 from tidelog.network.config import NetworkConfig
+from tidelog.security.config import SecurityConfig
 from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
 from tidelog.storage.cleaner_config import CleanerConfig
 from tidelog.storage.config import LogConfig
@@ -161,6 +165,9 @@ class BrokerSettings:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
     unused: tuple[str, ...] = ()
@@ -181,7 +188,8 @@ class BrokerSettings:
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
         if "broker" in sections:
-            wrong += _contradictions(cls(broker=sections["broker"]))
+            cluster = sections.get("cluster") or ClusterConfig()
+            wrong += _contradictions(cls(broker=sections["broker"], cluster=cluster))
         if wrong:
             raise SettingsError("; ".join(wrong))
         return cls(
@@ -223,6 +231,9 @@ SECTIONS: dict[str, type[Section]] = {
     "groups": GroupConfig,
     "transactions": TransactionConfig,
     "cleaner": CleanerConfig,
+    "replication": ReplicationConfig,
+    "cluster": ClusterConfig,
+    "security": SecurityConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
@@ -261,6 +272,11 @@ def _contradictions(settings: BrokerSettings) -> Iterator[str]:
         try:
             check()
         except SettingsError as error:
+            yield str(error)
+    if settings.cluster.metastore:
+        try:
+            parse_address(settings.cluster.metastore)
+        except BadAddress as error:
             yield str(error)
     if settings.broker.heartbeat_interval_ms >= settings.broker.session_timeout_ms:
         yield "broker.heartbeat.interval.ms must be less than broker.session.timeout.ms"

@@ -13,7 +13,8 @@ def visible_state(topic: Topic, index: int, broker: Services) -> tuple[Partition
     """
     state = topic.partitions[index]
     image = broker.image()
-    offline = [each for each in state.replicas if each not in image.brokers]
+    brokers = image.brokers
+    offline = [each for each in state.replicas if each not in brokers or brokers[each].fenced]
     if state.leader == broker.broker_id and broker.partitions.maybe_get(topic.name, index) is None:
         offline.append(broker.broker_id)
         state = replace(state, leader=NO_LEADER)

@@ -1,26 +1,30 @@
 """The part of Produce that transactions need (KIP-890).
 
-A transactional batch is taken only if its partition belongs to the producer's open transaction (`verify_batch`).  From
-version 12 on the batch itself brings its partition (`join`), which may have to wait: for the record of it to be
-committed, or for the end of the producer's previous transaction.
+A transactional batch is taken only if its partition belongs to the producer's open transaction (`check_batch`).  Before
+that (`enter`) its coordinator may have to be asked, if that is another broker; and from version 12 on the batch itself
+brings its partition, which has to be recorded first, or has to wait for the end of the producer's previous transaction.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from tidelog.broker.context import Services
+from tidelog.coordination.runtime import told
 from tidelog.coordination.transactions.transaction import Identity
 from tidelog.errors import (
+    BrokerNotAvailable,
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
     KafkaError,
+    NetworkException,
     NotCoordinator,
     NotEnoughReplicas,
     ProducerFenced,
     ProtocolError,
+    RequestTimedOut,
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
 )
@@ -28,69 +32,108 @@ from tidelog.names import INTERNAL_TOPICS
 from tidelog.network.answer import Answer, Deferred
 from tidelog.records.batch import HEADER_BYTES, BatchHeader, parse_header
 
-JOINS_FROM = 12
+_JOINS_FROM = 12
 _ABORTABLE_FROM = 11
 """Version of Produce from which on producers know TransactionAbortable."""
 
 
 _PASSING = (
+    BrokerNotAvailable,
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    NetworkException,
     NotCoordinator,
+    RequestTimedOut,
 )
 
-Places = Iterable[tuple[str, Iterable[tuple[int, int, int]]]]
-"""Topic, and of each partition its index and where its batch begins and ends in the frame."""
+Batches = Iterable[tuple[str, Iterable[tuple[int, memoryview | None]]]]
+"""Topic, and of each partition its index and its batch."""
+
+Turns = dict[str, "asyncio.Future[None]"]
+"""By transactional id: done when the last request that had to wait was written."""
 
 
-def join(
-    services: Services, transactional_id: str, frame: memoryview, places: Places, version: int
+def enter(
+    services: Services, transactional_id: str, batches: Batches, version: int
 ) -> "asyncio.Future[None] | None":
-    """Put the partitions of the frame's transactional batches into their producer's transaction.
+    """Have the transactional batches let into their producer's transaction.
 
-    None when that is done; else what to wait for before asking again.
+    None when they may be appended; else what to wait for before asking again.
     """
     producer: Identity | None = None
-    joining: set[tuple[str, int]] = set()
-    for name, parts in places:
+    places: set[tuple[str, int]] = set()
+    for name, parts in batches:
         if name in INTERNAL_TOPICS:
             continue
-        for index, start, end in parts:
-            if end - start >= HEADER_BYTES and services.partitions.maybe_get(name, index):
-                header = parse_header(frame, start)
-                if header.is_transactional:
-                    producer = Identity(header.producer_id, header.producer_epoch)
-                    joining.add((name, index))
+        for index, batch in parts:
+            if batch is None or len(batch) < HEADER_BYTES:
+                continue
+            header = parse_header(batch, 0)
+            if header.is_transactional and services.partitions.maybe_get(name, index):
+                producer = Identity(header.producer_id, header.producer_epoch)
+                places.add((name, index))
     if producer is None:
         return None
     try:
-        return services.transactions.join(transactional_id, producer, frozenset(joining))
+        return services.transactions.enter(
+            transactional_id, producer, frozenset(places), joins=version >= _JOINS_FROM
+        )
     except KafkaError as error:
-        raise _as_told(error, version) from None
+        raise as_told(error, version) from None
 
 
-def answer_after(waiting: "asyncio.Future[None]", again: Callable[[], Answer]) -> Deferred:
-    """The answer that `again` gives once `waiting` is done, whatever came of it."""
+def answer_in_turn(
+    turns: Turns,
+    transactional_id: str,
+    enter_again: "Callable[[], asyncio.Future[None] | None]",
+    write: Callable[[], Answer],
+    refuse: Callable[[KafkaError], Answer],
+) -> Deferred:
+    """Answer when the batches have been let in, and after all that came before them were written.
+
+    Requests of one producer are pipelined, and their sequence numbers must not overtake each other.
+    """
     deferred = Deferred(pipelined=True)
+    before = turns.get(transactional_id)
+    mine = turns[transactional_id] = asyncio.get_running_loop().create_future()
 
-    def done(_: "asyncio.Future[None]") -> None:
+    def go_on(waited: "asyncio.Future[None] | None") -> None:
         try:
-            answer = again()
+            if waited is not None:
+                waited.result()
+            waiting = enter_again()
+            if waiting is not None:
+                waiting.add_done_callback(go_on)
+                return
+            answer = write()
         except ProtocolError as error:
-            deferred.resolve(error)
-            return
+            finish(error)
+        except KafkaError as error:
+            finish(refuse(told(error)))
+        except asyncio.CancelledError:  # what was waited for is given up: the broker stops
+            finish(refuse(NotCoordinator()))
+        else:
+            finish(answer)
+
+    def finish(answer: Answer | ProtocolError) -> None:
+        if turns.get(transactional_id) is mine:
+            del turns[transactional_id]
+        mine.set_result(None)
         if isinstance(answer, Deferred):
             answer.then(deferred.resolve)
         else:
             assert not isinstance(answer, Awaitable)
             deferred.resolve(answer)
 
-    waiting.add_done_callback(done)
+    if before is None:
+        go_on(None)
+    else:
+        before.add_done_callback(go_on)
     return deferred
 
 
-def verify_batch(
+def check_batch(
     services: Services,
     transactional_id: str | None,
     place: tuple[str, int],
@@ -106,12 +149,13 @@ def verify_batch(
         raise TransactionalIdAuthorizationFailed("the request names no transactional id")
     producer = Identity(header.producer_id, header.producer_epoch)
     try:
-        services.transactions.verify(transactional_id, producer, place)
+        services.transactions.check(transactional_id, producer, place)
     except KafkaError as error:
-        raise _as_told(error, version) from None
+        raise as_told(error, version) from None
 
 
-def _as_told(error: KafkaError, version: int) -> KafkaError:
+def as_told(error: KafkaError, version: int) -> KafkaError:
+    """The error of a coordinator, as producers of this version understand it."""
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_FROM:
         return InvalidTxnState(error.message)
     if isinstance(error, ProducerFenced):

@@ -11,7 +11,7 @@ JSON has one object a line; bytes that are no UTF-8 are in `key_base64`, `value_
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli._times import show_time
@@ -47,7 +47,10 @@ def formatter(text: str) -> Formatter:
     """What prints a message: `json`, or a text with percent directives."""
     if text == "json":
         return as_json
-    parts = _split(text)
+    parts = [
+        each if isinstance(each, bytes) else _DIRECTIVES[each]
+        for each in split_format(text, _DIRECTIVES)
+    ]
     if parts == [_DIRECTIVES["v"], b"\n"]:  # the usual one, so without a loop
         return lambda message: (message.value or b"") + b"\n"
 
@@ -108,25 +111,28 @@ def from_json(line: bytes) -> Written:
         ) from None
 
 
-def _split(text: str) -> list[bytes | Formatter]:
-    parts: list[bytes | Formatter] = []
+def split_format(text: str, known: Collection[str]) -> list[bytes | str]:
+    """The texts (as bytes) and the letters of the directives in a format."""
+    parts: list[bytes | str] = []
+    literal = b""
     end = 0
     for found in _PARTS.finditer(text):
-        parts.append(text[end : found.start()].encode())
+        literal += text[end : found.start()].encode()
         end = found.end()
         directive, escape = found.groups()
         if escape is not None:
             byte = bytes([int(escape[1:], 16)]) if len(escape) == 3 else b""
-            parts.append(byte or _ESCAPES.get(escape, "\\" + escape).encode())
+            literal += byte or _ESCAPES.get(escape, "\\" + escape).encode()
         elif directive == "%":
-            parts.append(b"%")
-        elif directive in _DIRECTIVES:
-            parts.append(_DIRECTIVES[directive])
+            literal += b"%"
+        elif directive in known:
+            parts += [literal, directive] if literal else [directive]
+            literal = b""
         else:
-            known = " ".join("%" + each for each in _DIRECTIVES)
-            raise SettingsError(f"--format {text!r}: %{directive} is not known; there are {known}")
-    parts.append(text[end:].encode())
-    return [each for each in parts if each != b""]
+            there = " ".join("%" + each for each in known)
+            raise SettingsError(f"--format {text!r}: %{directive} is not known; there are {there}")
+    literal += text[end:].encode()
+    return [*parts, literal] if literal else parts
 
 
 def _length(data: bytes | None) -> bytes:

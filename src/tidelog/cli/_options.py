@@ -5,7 +5,7 @@ Kafka's own option names are taken as well, where fingers know them.
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import SettingsError
 
@@ -29,16 +29,44 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a setting of the client, by Kafka's name",
     )
+    parser.add_argument(
+        "--client-config", metavar="FILE", help="a file of such settings, name=value a line"
+    )
+    for name in ("--command-property", "--consumer-property", "--producer-property"):
+        parser.add_argument(name, dest="client_settings", action="append", help=argparse.SUPPRESS)
+    for name in ("--command-config", "--consumer.config", "--producer.config"):
+        parser.add_argument(name, dest="client_config", help=argparse.SUPPRESS)
 
 
 def client_config(arguments: argparse.Namespace) -> dict[str, str]:
-    """What a client is made from: `-b` under `-X`."""
-    where = arguments.bootstrap or os.environ.get("TIDELOG_BOOTSTRAP") or BOOTSTRAP
-    return {
-        "bootstrap.servers": where,
-        "client.id": "tidelog-cli",
-        **pairs("-X", arguments.client_settings),
-    }
+    """What a client is made from: the file, under `-b`, under `-X`."""
+    given = _file(arguments.client_config) if arguments.client_config else {}
+    where = arguments.bootstrap or os.environ.get("TIDELOG_BOOTSTRAP")
+    if where or "bootstrap.servers" not in given:
+        given["bootstrap.servers"] = where or BOOTSTRAP
+    given.setdefault("client.id", "tidelog-cli")
+    return {**given, **pairs("-X", arguments.client_settings)}
+
+
+def for_any_client(config: Mapping[str, str]) -> dict[str, str]:
+    """The settings that every kind of client has, of those that were meant for one kind."""
+    from tidelog.client.settings import ClientSettings
+    from tidelog.settings import names_of
+
+    known = set(names_of(ClientSettings))
+    return {name: value for name, value in config.items() if name in known}
+
+
+def _file(path: str) -> dict[str, str]:
+    from tidelog.broker import properties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return properties.parse(file.read())
+    except OSError as error:
+        raise SettingsError(f"--client-config {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"--client-config {path} is not UTF-8 (byte {error.start})") from None
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +121,7 @@ def add_actions(
             description=text,
             epilog=f"example: {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # an option that comes later would change what a script means
         )
     return made
 

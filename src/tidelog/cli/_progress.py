@@ -19,15 +19,21 @@ class Progress:
         self._shown = total > 0 and self._stream.isatty()
         self._next_at = 0.0
 
-    def update(self, done: int) -> None:
+    def update(self, done: int, note: str = "") -> None:
         """So much is done; drawn only now and then, so call it as often as you like."""
         if not self._shown or (now := time.monotonic()) < self._next_at:
             return
         self._next_at = now + _EVERY_S
         share = min(done / self._total, 1.0)
         full = int(share * _WIDTH)
-        self._stream.write(f"\r[{'#' * full}{' ' * (_WIDTH - full)}] {share:4.0%}")
+        self._stream.write(f"\r[{'#' * full}{' ' * (_WIDTH - full)}] {share:4.0%} {note}\x1b[K")
         self._stream.flush()
+
+    def hide(self) -> None:
+        """Make room for what is about to be printed; the next update draws it again."""
+        if self._shown and self._next_at:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -38,6 +44,4 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._shown:
-            self._stream.write(_CLEAR)
-            self._stream.flush()
+        self.hide()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from tidelog.cli._options import for_any_client
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 
@@ -24,8 +25,7 @@ def partitions_of(
     """The partitions of the topics, or those of these numbers."""
     from tidelog.client.admin import Admin
 
-    client = {name: config[name] for name in ("bootstrap.servers", "client.id")}
-    with Admin(client) as admin:
+    with Admin(for_any_client(config)) as admin:
         described = admin.describe_topics(topics)
     wanted = set(only or ())
     for each in wanted:

@@ -1,29 +1,22 @@
-"""Times as people type them: `10m` ago, an ISO date, or milliseconds since 1970."""
+"""Times as people type and read them."""
 
-import re
 from datetime import UTC, datetime
 
+from tidelog.client.times import parse_time
 from tidelog.errors import SettingsError
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_AGO = re.compile(r"-?(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+__all__ = ["parse_duration", "parse_time", "show_time"]
 
 
-def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970; a date without a zone is local."""
-    text = text.strip().removeprefix("@")
-    if text == "now":
-        return now_ms
-    if ago := _AGO.fullmatch(text):
-        return now_ms - int(float(ago[1]) * _UNITS_MS[ago[2]])
-    if text.isdigit():
-        return int(text)
+def parse_duration(text: str) -> int:
+    """Milliseconds of a length of time as people type it: `30s`, `10m`."""
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise SettingsError(
-            f"{text!r} is no time; write 10m (ago), 2026-01-31T12:00, or milliseconds since 1970"
-        ) from None
+        length_ms = -parse_time(text, 0)
+    except SettingsError:
+        length_ms = -1
+    if length_ms < 0:
+        raise SettingsError(f"{text!r} is no length of time; write 500ms, 30s, 10m, 2h or 1d")
+    return length_ms
 
 
 def show_time(timestamp_ms: int) -> str:

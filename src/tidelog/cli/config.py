@@ -1,6 +1,7 @@
 """`tidelog config`: read and change the settings of topics and brokers."""
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from tidelog.cli._options import add_actions, add_client_options, add_json, client_config, pairs
@@ -36,8 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("--unset", action="append", metavar="NAME", help="back to its default")
     change.add_argument("--dry-run", action="store_true", help="only check them")
     actions["describe"].add_argument("-a", "--all", action="store_true", help="defaults too")
-    for name in ("get", "describe"):
-        add_json(actions[name])
+    change.add_argument("--add-config", dest="added", help=argparse.SUPPRESS)
+    change.add_argument("--delete-config", dest="removed", help=argparse.SUPPRESS)
+    for each in actions.values():
+        add_json(each)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,14 +79,31 @@ def _get(admin: "Admin", arguments: argparse.Namespace) -> None:
 
 
 def _set(admin: "Admin", arguments: argparse.Namespace) -> None:
-    changes: dict[str, str | None] = {**pairs("set", arguments.changes)}
-    changes |= dict.fromkeys(arguments.unset or ())
+    changes: dict[str, str | None] = {
+        **pairs("set", arguments.changes),
+        **pairs("--add-config", _by_commas(arguments.added)),
+    }
+    changes |= dict.fromkeys([*(arguments.unset or ()), *_by_commas(arguments.removed)])
     if not changes:
         raise SettingsError("nothing to set; give NAME=VALUE or --unset NAME")
     if arguments.topic is not None:
         admin.alter_topic_configs(arguments.topic, changes, validate_only=arguments.dry_run)
     else:
         admin.alter_broker_configs(arguments.broker, changes, validate_only=arguments.dry_run)
+    if arguments.json:
+        print_json({"set": changes, "dry_run": arguments.dry_run})
+
+
+def _by_commas(text: str | None) -> list[str]:
+    """As Kafka's tool has it: a=b,c=d, and brackets around a value that has commas itself."""
+    return (
+        []
+        if text is None
+        else [
+            re.sub(r"=\[(.*)\]", r"=\1", each)
+            for each in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text)
+        ]
+    )
 
 
 def _describe(admin: "Admin", arguments: argparse.Namespace) -> None:

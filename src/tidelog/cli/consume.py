@@ -9,11 +9,11 @@ Absent: deserialisers, a schema registry.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tidelog.cli._export import PARQUET, open_export
 from tidelog.cli._filters import message_filter
-from tidelog.cli._formats import formatter
 from tidelog.cli._options import (
     add_client_options,
     add_topics,
@@ -21,6 +21,7 @@ from tidelog.cli._options import (
     pairs,
     some_topics,
 )
+from tidelog.cli._progress import Progress
 from tidelog.cli._reading import (
     EARLIEST,
     LATEST,
@@ -66,16 +67,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-e", "--exit", action="store_true", help="end when there are no more")
     add("-F", "--follow", action="store_true", help="wait for more, also into a pipe")
     add("--timeout-ms", type=int, metavar="MS", help="end when none came for so long")
-    add("-f", "--format", help="json, or text with %%k key %%v value %%p %%o %%t %%T %%d %%h")
+    add("-f", "--format", help="json, csv, or text with %%k key %%v value %%p %%o %%t %%T %%d %%h")
+    add("--json", dest="format", action="store_const", const="json", help="the same as -f json")
     add("--where", action="append", metavar="TEST", help="only such: key=a, value~text, header.h=b")
-    add("--property", action="append", metavar="NAME=VALUE", help=argparse.SUPPRESS)
+    for name in ("--property", "--formatter-property"):
+        add(name, dest="property", action="append", help=argparse.SUPPRESS)
+    levels = ["read_uncommitted", "read_committed"]
+    add("--isolation-level", choices=levels, help=argparse.SUPPRESS)
     add("--read-committed", action="store_true", help="nothing of open or aborted transactions")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from tidelog.client.blocking_consumer import Consumer
 
-    show = formatter(arguments.format or _format_of(pairs("--property", arguments.property)))
+    format = arguments.format or _format_of(pairs("--property", arguments.property))
+    if format == PARQUET:
+        raise SettingsError("consume may never end, so it writes no Parquet; `tidelog search` does")
     if arguments.group and (arguments.partition or arguments.offset or arguments.since):
         raise SettingsError(
             "--group goes on where the group was; move it with `tidelog group seek`, "
@@ -86,29 +93,31 @@ def run(arguments: argparse.Namespace) -> int:
         config["group.id"] = arguments.group
     if arguments.from_beginning or not _follows(arguments):
         config.setdefault("auto.offset.reset", "earliest")
-    if arguments.read_committed:
+    if arguments.read_committed or arguments.isolation_level == "read_committed":
         config["isolation.level"] = "read_committed"
     with Consumer(config) as consumer:
         if arguments.group:
             consumer.subscribe(some_topics(arguments))
-            ended = _group_end(consumer)
+            ended, total = _group_end(consumer), 0
         else:
-            ended = _assign(consumer, config, arguments)
-        _print(_until_told(consumer, arguments, ended), show)
+            ended, total = _assign(consumer, config, arguments)
+        if _follows(arguments) or sys.stdout.isatty():
+            total = 0  # without an end there is no bar, and beside what is printed no room for it
+        with open_export(format, None) as export, Progress(total) as progress:
+            for messages, read in _until_told(consumer, arguments, ended):
+                export.write(messages)
+                progress.update(read)
     return 0
-
-
-def _print(batches: "Iterator[list[Message]]", show: "Callable[[Message], bytes]") -> None:
-    # Flushed with every poll: what has come is seen at once, and a full pipe holds us up rather than fills memory.
-    for messages in batches:
-        sys.stdout.buffer.write(b"".join(map(show, messages)))
-        sys.stdout.buffer.flush()
 
 
 def _until_told(
     consumer: "Consumer", arguments: argparse.Namespace, ended: Ended
-) -> "Iterator[list[Message]]":
-    """Polls until the count, the time or the end is reached, whichever the caller asked for."""
+) -> "Iterator[tuple[list[Message], int]]":
+    """Polls until the count, the time or the end is reached, whichever the caller asked for.
+
+    Yields what to show, and how many have been read in all.
+    """
+    read = 0
     left: int | None = arguments.max_messages
     until = _moment(arguments.until)
     fits = message_filter(arguments.where or (), int(time.time() * 1000))
@@ -126,7 +135,8 @@ def _until_told(
             ]
             if left is not None:
                 left -= len(shown)
-            yield shown
+            read += len(messages)
+            yield shown, read
         if stops_at_end and ended(not messages):
             return
         if arguments.timeout_ms and time.monotonic() - quiet_since > arguments.timeout_ms / 1000:
@@ -140,11 +150,15 @@ def _follows(arguments: argparse.Namespace) -> bool:
     return bool(waits) or sys.stdout.isatty()
 
 
-def _assign(consumer: "Consumer", config: dict[str, str], arguments: argparse.Namespace) -> Ended:
-    """Take the partitions and go to the start."""
+def _assign(
+    consumer: "Consumer", config: dict[str, str], arguments: argparse.Namespace
+) -> tuple[Ended, int]:
+    """Take the partitions and go to the start; also how many messages there are at most."""
     wanted = partitions_of(config, some_topics(arguments), arguments.partition)
     ends = offsets_at(consumer, wanted, LATEST)
-    return start_reading(consumer, _starts(consumer, wanted, ends, arguments), ends)
+    starts = _starts(consumer, wanted, ends, arguments)
+    total = sum(max(0, ends[tp] - starts[tp]) for tp in wanted)
+    return start_reading(consumer, starts, ends), total
 
 
 def _starts(

@@ -91,7 +91,7 @@ def _addresses(arguments: argparse.Namespace) -> Iterator[Finding]:
             yield _round_trip(admin.describe_cluster)
             topics = admin.describe_topics(admin.list_topics(internal=True))
     except TidelogError as error:
-        yield Finding(FAILED, "cluster", str(error))
+        yield Finding(FAILED, "cluster", f"{error}{_hint(config)}")
         return
     parts = [(name, each) for name, topic in topics.items() for each in topic.partitions]
     headless = [f"{name}-{each.partition}" for name, each in parts if each.leader < 0]
@@ -104,6 +104,27 @@ def _addresses(arguments: argparse.Namespace) -> Iterator[Finding]:
         yield Finding(WARNING, "partitions", f"not all replicas are in sync: {_some(behind)}")
     if not headless and not behind:
         yield Finding(OK, "partitions", f"{len(parts)}, all led and in sync")
+
+
+def _hint(config: dict[str, str]) -> str:
+    """What a client that comes in plain text may have missed."""
+    if "security.protocol" in config:
+        return ""
+    import ssl
+
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    for each in config["bootstrap.servers"].split(","):
+        host, _, port = each.strip().rpartition(":")
+        try:
+            with (
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_DIAL_S) as plain,
+                anybody.wrap_socket(plain),
+            ):
+                return f"; {each} speaks TLS: set security.protocol to SSL, or to SASL_SSL with a login"
+        except (OSError, ValueError):  # not TLS, or nobody there
+            continue
+    return ""
 
 
 def _dialled(subject: str, host: str, port: int, cure: str) -> Finding:

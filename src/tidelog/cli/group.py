@@ -1,40 +1,44 @@
-"""`tidelog group`: who reads what, how far behind, and moving them.
-
-Absent: the trend of the lag, and when retention overtakes it.
-"""
+"""`tidelog group`: who reads what, how far behind, and moving them."""
 
 import argparse
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli._lag import Prober, Verdict, duration, forecast, trend
 from tidelog.cli._options import add_actions, add_client_options, add_json, client_config
-from tidelog.cli._output import print_json, print_table
+from tidelog.cli._output import Report, print_json, print_json_line, print_table
 from tidelog.cli._times import parse_time
-from tidelog.errors import GroupIdNotFound, KafkaError, SettingsError
+from tidelog.errors import GroupIdNotFound, SettingsError
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
-    from tidelog.client.simple import SimpleConsumer
+    from tidelog.client.groups import GroupDescription, MemberDescription
 
 HELP = "show, move and delete consumer groups"
 EXAMPLE = "example: tidelog group describe billing"
 
 _LATEST, _EARLIEST = -1, -2
-_HEADS = {
-    "GROUP": "group",
-    "TOPIC": "topic",
-    "PARTITION": "partition",
-    "CURRENT-OFFSET": "offset",
-    "LOG-END-OFFSET": "log_end",
-    "LAG": "lag",
-    "LAG-SECONDS": "lag_seconds",
-    "CONSUMER-ID": "member_id",
-    "HOST": "host",
-    "CLIENT-ID": "client_id",
-}
+_HEADS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "LAG-TIME",
+    "TREND",
+    "RETENTION",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+_VERDICT = [each.name for each in fields(Verdict)]
 _DEAD = "Dead"
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, each in actions.items():
         add_client_options(each)
-        if name != "delete":
-            add_json(each)
+        add_json(each)
         if name != "list":
             each.add_argument("names", metavar="GROUP", nargs="*", help="a group")
             each.add_argument("--group", dest="more", action="append", help=argparse.SUPPRESS)
+    describe = actions["describe"].add_argument
+    describe("--all-groups", action="store_true", help="every group there is")
+    describe("--members", action="store_true", help="what each member has, without the lag")
+    describe(
+        "-w",
+        "--watch",
+        type=float,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="again and again (2)",
+    )
     seek = actions["seek"]
     where = seek.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="WHERE", help="start, end, or an offset")
@@ -73,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             kafka, dest="to", action="store_const", const=ours, help=argparse.SUPPRESS
         )
     seek.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    for kafka in ("--execute", "--all-topics"):  # what we do anyway
+        seek.add_argument(kafka, action="store_true", help=argparse.SUPPRESS)
     for name in ("seek", "delete"):
         actions[name].add_argument(
             "--topic", action="append", help="only this one (all that it has offsets of)"
@@ -101,78 +118,122 @@ def _list(admin: "Admin", arguments: argparse.Namespace) -> None:
 
 
 def _describe(admin: "Admin", arguments: argparse.Namespace) -> None:
+    if arguments.all_groups:
+        groups = [each.group_id for each in admin.list_groups()]
+    else:
+        groups = _some_groups(arguments)
+    while True:
+        described = [_description(admin, arguments, group) for group in groups]
+        if arguments.watch and sys.stdout.isatty() and not arguments.json:
+            print(_CLEAR, end="")
+        if arguments.json:
+            (print_json_line if arguments.watch else print_json)(described)
+        else:
+            for each in described:
+                _print_group(each, members=arguments.members)
+        sys.stdout.flush()
+        if not arguments.watch:
+            return
+        time.sleep(arguments.watch)
+
+
+def _description(admin: "Admin", arguments: argparse.Namespace, group: str) -> dict[str, Any]:
     from tidelog.client.simple import SimpleConsumer
 
-    described = []
-    with SimpleConsumer(client_config(arguments)) as reader:
-        for group in _some_groups(arguments):
-            described.append(_description(admin, reader, group))
-    if arguments.json:
-        print_json(described)
-        return
-    for each in described:
-        print(f"Group {each['group']}: {each['state']}, {each['member_count']} members")
-        print_table(
-            list(_HEADS), [[row[name] for name in _HEADS.values()] for row in each["partitions"]]
-        )
-
-
-def _description(admin: "Admin", reader: "SimpleConsumer", group: str) -> dict[str, Any]:
-    state, members = _members(admin, group)
+    found = _found(admin, group)
     committed = {tp: each.offset for tp, each in admin.group_offsets(group).items()}
-    if state == _DEAD and not committed:
+    if found is None and not committed:
         raise GroupIdNotFound(f"there is no group {group!r}; `tidelog group list` prints them")
+    members = () if found is None else found.members
+    with SimpleConsumer(client_config(arguments)) as reader:
+        prober = Prober(admin, reader, int(time.time() * 1000))
+        verdicts = {} if arguments.members else prober.verdicts(group, committed)
+    return {
+        "group": group,
+        "state": "Empty" if found is None else found.state,
+        "type": "classic" if found is None else found.type,
+        "assignor": None if found is None else found.assignor or None,
+        "member_count": len(members),
+        "members": [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.group_instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "partitions": [str(tp) for tp in each.assignment],
+            }
+            for each in members
+        ],
+        "partitions": _rows(admin, group, committed, members, verdicts),
+    }
+
+
+def _rows(
+    admin: "Admin",
+    group: str,
+    committed: "Mapping[TopicPartition, int]",
+    members: "Iterable[MemberDescription]",
+    verdicts: "Mapping[TopicPartition, Verdict]",
+) -> list[dict[str, Any]]:
     owners = {tp: member for member in members for tp in member.assignment}
     places = sorted({*committed, *owners})
-    ends = admin.list_offsets(dict.fromkeys(places, _LATEST)) if places else {}
+    ends = _offsets(admin, places, _LATEST) if places else {}
     rows: list[dict[str, Any]] = []
     for tp in places:
-        offset, end = committed.get(tp), ends[tp].offset
-        owner = owners.get(tp)
+        owner, verdict = owners.get(tp), verdicts.get(tp)
         rows.append(
             {
                 "group": group,
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "offset": offset,
-                "log_end": end,
-                "lag": None if offset is None else max(0, end - offset),
-                "lag_seconds": _lag_seconds(reader, tp, offset, end),
+                "offset": committed.get(tp),
+                "log_end": ends[tp],
+                **(asdict(verdict) if verdict else dict.fromkeys(_VERDICT)),
                 "member_id": owner.member_id if owner else None,
                 "host": owner.host if owner else None,
                 "client_id": owner.client_id if owner else None,
             }
         )
-    return {"group": group, "state": state, "member_count": len(members), "partitions": rows}
+    return rows
 
 
-def _members(admin: "Admin", group: str) -> tuple[str, tuple[Any, ...]]:
-    """The state and members; of a group with the new protocol (KIP-848) the state alone, as the listing has it."""
+def _print_group(group: dict[str, Any], *, members: bool) -> None:
+    count = group["member_count"]
+    of_kind = "" if group["type"] == "classic" else f" ({group['type']} protocol)"
+    plural = "" if count == 1 else "s"
+    print(f"Group {group['group']}{of_kind}: {group['state']}, {count} member{plural}")
+    if members:
+        print_table(
+            ["CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "PARTITIONS"],
+            [
+                (m["member_id"], m["instance_id"], m["host"], m["client_id"], _list_of(m))
+                for m in group["members"]
+            ],
+        )
+        return
+    print_table(_HEADS, map(_cells, group["partitions"]))
+
+
+def _list_of(member: dict[str, Any]) -> str | None:
+    return ",".join(member["partitions"]) or None
+
+
+def _cells(row: dict[str, Any]) -> list[object]:
+    words: list[str | None] = [None, None, None]
+    if row["lag"] is not None:
+        verdict = Verdict(**{name: row[name] for name in _VERDICT})
+        words = [duration(verdict.lag_seconds), trend(verdict), forecast(verdict)]
+    before = [row[name] for name in ("group", "topic", "partition", "offset", "log_end", "lag")]
+    return [*before, *words, row["member_id"], row["host"], row["client_id"]]
+
+
+def _found(admin: "Admin", group: str) -> "GroupDescription | None":
+    """The group, None where there is none: offsets may be left of it."""
     try:
-        described = admin.describe_groups([group])[group]
-        if described.state != _DEAD:
-            return described.state, described.members
+        found = admin.describe_groups([group])[group]
     except GroupIdNotFound:
-        pass
-    states = {each.group_id: each.state for each in admin.list_groups()}
-    return states.get(group) or _DEAD, ()
-
-
-def _lag_seconds(
-    reader: "SimpleConsumer", tp: TopicPartition, offset: int | None, end: int
-) -> float | None:
-    """How long the first message that is not read has waited."""
-    if offset is None:
         return None
-    if offset >= end:
-        return 0.0
-    try:
-        waiting = reader.fetch(tp.topic, tp.partition, offset, max_bytes=1)
-    except KafkaError:
-        return None  # retention has passed the group by, or the partition has no leader
-    if not waiting:
-        return None
-    return round(max(0.0, time.time() - waiting[0].timestamp / 1000), 1)
+    return None if found.state == _DEAD else found
 
 
 def _seek(admin: "Admin", arguments: argparse.Namespace) -> None:
@@ -249,14 +310,16 @@ def _offsets(
 
 
 def _delete(admin: "Admin", arguments: argparse.Namespace) -> None:
-    for group in _some_groups(arguments):
-        if not arguments.topic:
-            admin.delete_groups([group])
-            print(f"Deleted group {group}.")
-            continue
-        gone = [tp for tp in admin.group_offsets(group) if tp.topic in arguments.topic]
-        admin.delete_group_offsets(group, gone)
-        print(f"Deleted {len(gone)} offsets of group {group}.")
+    with Report(as_json=arguments.json) as report:
+        for group in _some_groups(arguments):
+            if not arguments.topic:
+                admin.delete_groups([group])
+                report.add(f"Deleted group {group}.", deleted=group)
+                continue
+            gone = [tp for tp in admin.group_offsets(group) if tp.topic in arguments.topic]
+            admin.delete_group_offsets(group, gone)
+            line = f"Deleted {len(gone)} offsets of group {group}."
+            report.add(line, group=group, offsets=[str(tp) for tp in sorted(gone)])
 
 
 def _some_groups(arguments: argparse.Namespace) -> list[str]:

@@ -14,6 +14,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
@@ -55,11 +56,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise StartError(f"{message}; see {self.prog} --help")
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Guess what was meant by an action that there is not."""
+        choices = list(map(str, action.choices or ()))
+        if isinstance(action, argparse._SubParsersAction) and value not in choices:
+            there = meant(str(value), choices) or f"; there are {', '.join(choices)}"
+            self.error(f"{value} is not an action of {self.prog}{there}")
+        super()._check_value(action, value)
+
 
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     names = command_names()
     parser = Parser(
-        prog="tidelog", description="The distributed log, in Python: speaks Kafka's protocol."
+        prog="tidelog",
+        description="The distributed log, in Python: speaks Kafka's protocol.",
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=16),
     )
     parser.add_argument("--version", action="version", version=f"tidelog {tidelog.__version__}")
     if not given:
@@ -68,11 +79,29 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
         what = "an option" if given[0].startswith("-") else "a command"
         known = [*names, *parser._option_string_actions]
         parser.error(f"{given[0]} is not {what} of tidelog{meant(given[0], known)}")
+    of_command = _add_commands(parser, [given[0]] if given[0] in names else names)
+    parsed, unknown = parser.parse_known_args(given)
+    if unknown and hasattr(parsed, "names") and not any(each.startswith("-") for each in unknown):
+        # argparse takes positional words from one place only; names may stand on both sides of an option.
+        parsed.names += unknown
+    elif unknown:
+        option = unknown[0].partition("=")[0]
+        close = meant(option, _options_of(of_command))
+        of_command.error(f"{option} is not an option of tidelog {given[0]}{close}")
+    return parsed
+
+
+def parser_for(name: str) -> argparse.ArgumentParser:
+    """The parser of a command alone."""
+    return _add_commands(Parser(prog="tidelog"), [name])
+
+
+def _add_commands(parser: argparse.ArgumentParser, names: Sequence[str]) -> argparse.ArgumentParser:
+    """Add the parsers of commands; the last of them."""
     commands = parser.add_subparsers(prog="tidelog", metavar="COMMAND", required=True)
-    options: list[str] = []
-    for name in [given[0]] if given[0] in names else names:
+    for name in names:
         command = _command(name)
-        of_command = commands.add_parser(
+        made = commands.add_parser(
             name,
             help=command.HELP,
             description=(command.__doc__ or "").partition("\nAbsent: ")[0],
@@ -80,14 +109,19 @@ def _parse(given: Sequence[str]) -> argparse.Namespace:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        command.add_arguments(of_command)
-        of_command.set_defaults(run=command.run)
-        options += of_command._option_string_actions
-    parsed, unknown = parser.parse_known_args(given)
-    if unknown:
-        option = unknown[0].partition("=")[0]
-        of_command.error(f"{option} is not an option of tidelog {given[0]}{meant(option, options)}")
-    return parsed
+        command.add_arguments(made)
+        made.set_defaults(run=command.run)
+    return made
+
+
+def _options_of(parser: argparse.ArgumentParser) -> list[str]:
+    """The options of a command and of all its actions."""
+    found = list(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                found += _options_of(each)
+    return found
 
 
 def meant(word: str, known: Sequence[str]) -> str:

@@ -12,16 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.cli._options import (
     add_actions,
     add_client_options,
+    add_json,
     add_topics,
     client_config,
     one_topic,
     pairs,
 )
+from tidelog.cli._output import print_json
 from tidelog.cli._progress import Progress
 from tidelog.errors import RequestTimedOut, SettingsError
 
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for each in actions.values():
         add_client_options(each)
+        add_json(each)
         add_topics(each, "the topic")
     add = actions["produce"].add_argument
     add("-n", "--num-records", type=int, default=1_000_000, help="how many (1000000)")
@@ -91,6 +94,13 @@ class Window:
         average = sum(self.latencies) / len(self.latencies)
         return f"{self.rates(now_ms)}, {average:.1f} ms avg latency, {max(self.latencies):.1f} ms max latency."
 
+    def figures(self, now_ms: float) -> dict[str, Any]:
+        """The same for scripts."""
+        elapsed_s = max(now_ms - self.started_ms, 1) / 1000
+        return _rates(len(self.latencies), len(self.latencies) * self.size, elapsed_s) | {
+            "latency_ms": _spread(self.latencies)
+        }
+
     def total(self, now_ms: float) -> str:
         """The line at the end."""
         average = sum(self.latencies) / len(self.latencies)
@@ -99,6 +109,25 @@ class Window:
             f"{self.rates(now_ms)}, {average:.2f} ms avg latency, {max(self.latencies):.2f} ms max latency, "
             f"{p50} ms 50th, {p95} ms 95th, {p99} ms 99th, {p999} ms 99.9th."
         )
+
+
+def _rates(count: int, octets: int, seconds: float) -> dict[str, Any]:
+    return {
+        "records": count,
+        "bytes": octets,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(count / seconds, 1),
+        "megabytes_per_second": round(octets / _MEGABYTE / seconds, 2),
+    }
+
+
+def _spread(latencies: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(latencies)
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+    picked = {name: ordered[int(share * len(ordered))] for name, share in shares.items()}
+    average = sum(ordered) / len(ordered)
+    figures = {"average": average, **picked, "max": ordered[-1]}
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
 def percentiles(latencies: Sequence[int], wanted: Sequence[float]) -> list[int]:
@@ -130,15 +159,24 @@ def _produce(arguments: argparse.Namespace) -> int:
             producer.send(topic, payload).add_done_callback(partial(done, started))
             _throttle(sent + 1, begun_ms, arguments.throughput)
             if len(settled) >= 1_000:
-                window = _drain(settled, everything, window)
+                window = _drain(settled, everything, window, quiet=arguments.json)
         producer.flush()
-        _drain(settled, everything, window)
-    print(everything.total(_now_ms()))
+        now_ms = _now_ms()
+    # Not before: with the last acknowledgement the client's thread may still be telling of it.
+    _drain(settled, everything, window, quiet=True)
+    if arguments.json:
+        print_json(everything.figures(now_ms))
+    else:
+        print(everything.total(now_ms))
     return 0
 
 
 def _drain(
-    settled: "deque[tuple[float, Exception | None]]", everything: Window, window: Window
+    settled: "deque[tuple[float, Exception | None]]",
+    everything: Window,
+    window: Window,
+    *,
+    quiet: bool,
 ) -> Window:
     """Count what was settled; print the window and return a new one when its time is over."""
     while settled:
@@ -148,7 +186,7 @@ def _drain(
         everything.latencies.append(int(latency_ms))
         window.latencies.append(int(latency_ms))
     now = _now_ms()
-    if now - window.started_ms < _WINDOW_MS or not window.latencies:
+    if quiet or now - window.started_ms < _WINDOW_MS or not window.latencies:
         return window
     print(window.line(now), flush=True)
     return Window(now, window.size)
@@ -169,7 +207,7 @@ def _consume(arguments: argparse.Namespace) -> int:
     config = {"auto.offset.reset": "earliest", **client_config(arguments)}
     if arguments.group:
         config["group.id"] = arguments.group
-    if not arguments.hide_header:
+    if not (arguments.hide_header or arguments.json):
         first = "time, threadId" if arguments.show_detailed_stats else "start.time, end.time"
         print(
             f"{first}, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
@@ -192,11 +230,16 @@ def _consume(arguments: argparse.Namespace) -> int:
             octets += sum(len(each.value or b"") + len(each.key or b"") for each in messages)
             if (
                 arguments.show_detailed_stats
+                and not arguments.json
                 and heard_ms - reported[0] >= arguments.reporting_interval
             ):
                 print(_detail(reported, (heard_ms, count, octets)), flush=True)
                 reported = (heard_ms, count, octets)
         ended_ms = _now_ms()
+    if arguments.json:
+        elapsed_s = max(ended_ms - begun_ms, 1) / 1000
+        print_json(_rates(count, octets, elapsed_s) | {"rebalance_ms": round(joined_ms or 0)})
+        return 0
     if count < arguments.messages:
         print(
             "WARNING: Exiting before consuming the expected number of messages: timeout "
@@ -250,8 +293,11 @@ def _latency(arguments: argparse.Namespace) -> int:
             if not consumer.poll(1, timeout=30.0):
                 raise RequestTimedOut(f"message {number} to {topic} did not come back within 30 s")
             times_ms.append((time.perf_counter() - started) * 1000)
-            if number % 1_000 == 0:
+            if number % 1_000 == 0 and not arguments.json:
                 print(f"{number}\t{times_ms[-1]:.4f}", flush=True)
+    if arguments.json:
+        print_json({"messages": len(times_ms), "latency_ms": _spread(times_ms)})
+        return 0
     print(f"Avg latency: {sum(times_ms) / len(times_ms):.4f} ms\n")
     p50, p99, p999 = percentiles([int(each) for each in times_ms], (0.5, 0.99, 0.999))
     print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")

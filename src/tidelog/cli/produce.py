@@ -1,6 +1,9 @@
 """`tidelog produce TOPIC`: every line of the input becomes a message.
 
-Absent: percent formats for the input, transactions.
+--format says otherwise: json is an object a line, as `consume --format json` prints it; a text with percent directives is what
+`consume` would print with it: '%k:%v\\n' is key, colon, value, and '%K,%V,%k%v' has the lengths first.
+
+Absent: transactions.
 """
 
 import argparse
@@ -20,6 +23,7 @@ from tidelog.cli._options import (
     pairs,
 )
 from tidelog.cli._output import print_json_line
+from tidelog.cli._parsing import reader
 from tidelog.cli._progress import Progress
 from tidelog.errors import SettingsError
 
@@ -48,8 +52,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timestamp", type=int, metavar="MS", help="the time of all messages")
     add("-Z", "--empty-as-null", action="store_true", help="an empty value is null: a tombstone")
     add("--whole", action="store_true", help="the input is one message, not lines")
-    add("--format", choices=["lines", "json"], default="lines", help="json: an object a line")
-    add("--acks", choices=["all", "-1", "1", "0"], help="who must have it (all)")
+    add(
+        "-f",
+        "--format",
+        default="lines",
+        help="lines, json, or text with %%k %%v %%h %%T %%p %%K %%V",
+    )
+    for name in ("--property", "--reader-property"):
+        add(name, dest="property", action="append", help=argparse.SUPPRESS)
+    add(
+        "--acks",
+        "--request-required-acks",
+        choices=["all", "-1", "1", "0"],
+        help="who must have it (all)",
+    )
     add(
         "-z",
         "--compression",
@@ -65,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tidelog.client.producer import Producer
 
     topic = one_topic(arguments)
+    _take_properties(arguments)
     config = client_config(arguments)
     if arguments.acks:
         config["acks"] = arguments.acks
@@ -84,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
                     written.value,
                     written.key,
                     written.headers,
-                    arguments.timestamp or written.timestamp,
-                    arguments.partition,
+                    arguments.timestamp if arguments.timestamp is not None else written.timestamp,
+                    arguments.partition if arguments.partition is not None else written.partition,
                 )
             )
             count += 1
@@ -99,6 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
     if sys.stderr.isatty():
         print(f"{count} message{'' if count == 1 else 's'} to {topic}", file=sys.stderr)
     return 0
+
+
+def _take_properties(arguments: argparse.Namespace) -> None:
+    """What the properties of Kafka's console producer ask for."""
+    given = pairs("--property", arguments.property)
+    if given.get("parse.key") == "true" and arguments.key_separator is None:
+        arguments.key_separator = given.get("key.separator", "\t")
 
 
 def _opened(path: str | None) -> IO[bytes]:
@@ -118,6 +142,10 @@ def _messages(source: IO[bytes], arguments: argparse.Namespace) -> Iterator[Writ
         (name, value.encode()) for name, value in pairs("--header", arguments.header).items()
     )
     key = arguments.key.encode() if arguments.key is not None else None
+    if arguments.format not in ("lines", "json"):
+        for said in reader(arguments.format)(source):
+            yield said._replace(key=key or said.key, headers=said.headers + headers)
+        return
     separator = _separator(arguments.key_separator)
     for line in _texts(source, arguments.whole):
         if arguments.format == "json":

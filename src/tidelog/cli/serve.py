@@ -1,4 +1,4 @@
-"""Run a broker until it is told to stop.
+"""Run a broker, or with --brokers several of them, until told to stop.
 
 Any Kafka client can use it.  Ctrl-C (SIGINT) and SIGTERM stop it in good order; once more ends it at once.
 Settings have Kafka's names; options are stronger than -X, and -X is stronger than the file of --config.
@@ -23,6 +23,8 @@ from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.cli._options import BOOTSTRAP
+from tidelog.cli._ready import announce
+from tidelog.cli._registry_child import add_option, registry_beside
 from tidelog.errors import SettingsError, StartError
 from tidelog.network.peer import Address
 
@@ -34,6 +36,7 @@ log = logging.getLogger(__name__)
 _FORCED = 130
 _SLOW_STOP_SECONDS = 1.0
 _HIGHEST_PORT = 65535
+_MOST_BROKERS = 100
 _OPEN_FILES_MAX = 1 << 20
 _GC_THRESHOLDS = (50_000, 20, 50)
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
@@ -44,7 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--listen", metavar="HOST:PORT", action="append", help="where to listen (127.0.0.1:9092)")
     add("--host", help="where to listen, without the port")
     add("--port", type=_port, help="where to listen, without the host; 0 takes a free one")
+    add(
+        "--brokers",
+        type=_count,
+        metavar="N",
+        help="so many brokers as one cluster on this machine, on consecutive ports",
+    )
     add("--data", metavar="DIR", action="append", help="where the data is kept (./data)")
+    add("--broker-id", type=_broker_id, help="number of this broker in its cluster (0)")
+    add(
+        "--metastore",
+        metavar="WHERE",
+        help="metadata of the cluster: sqlite:PATH on one machine, zk://HOST:PORT,…/PATH on several",
+    )
     add("--advertise", metavar="HOST:PORT", help="the address that clients are told to use")
     add("--config", metavar="FILE", help="a server.properties file")
     add("-X", dest="settings", metavar="NAME=VALUE", action="append", help="a setting; repeatable")
@@ -53,15 +68,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="written when connections are accepted: the addresses, one a line",
     )
+    # For the supervisor of several brokers: stop when standard input ends.
+    add("--until-eof", action="store_true", help=argparse.SUPPRESS)
     levels = ["debug", "info", "warning", "error"]
     add("--log-level", metavar="LEVEL", default="info", choices=levels, help=", ".join(levels))
+    add_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    if arguments.brokers:
+        from tidelog.cli._supervisor import Supervisor, plans
+
+        supervisor = Supervisor(plans(settings, arguments.brokers), arguments)
+        return asyncio.run(supervisor.run())
     _allow_open_files()
-    return _runner()(_serve(settings, arguments.ready_file))
+    served = _serve(
+        settings, arguments.ready_file, arguments.registry, until_eof=arguments.until_eof
+    )
+    return _runner()(served)
 
 
 def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
@@ -81,9 +107,16 @@ def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
         host = "127.0.0.1" if arguments.host is None else arguments.host
         listen.append(f"{host}:{9092 if arguments.port is None else arguments.port}")
     if listen:
-        given["listeners"] = ",".join(f"PLAINTEXT://{each}" for each in listen)
+        given["listeners"] = ",".join(
+            each if "://" in each else f"PLAINTEXT://{each}" for each in listen
+        )
+    if arguments.broker_id is not None:
+        given["broker.id"] = str(arguments.broker_id)
+    if arguments.metastore:
+        given["metastore"] = arguments.metastore
     if arguments.advertise:
-        given["advertised.listeners"] = f"PLAINTEXT://{arguments.advertise}"
+        scheme = given.get("listeners", "PLAINTEXT://").partition("://")[0]
+        given["advertised.listeners"] = f"{scheme}://{arguments.advertise}"
     try:
         settings = BrokerSettings.load(given)
     except SettingsError as error:
@@ -130,17 +163,31 @@ def _reachable(address: Address) -> Address:
     return Address("localhost", address.port) if address.host in ("0.0.0.0", "::") else address
 
 
-async def _serve(settings: BrokerSettings, ready_file: str | None) -> int:
+async def _serve(
+    settings: BrokerSettings, ready_file: str | None, registry: str | None, *, until_eof: bool
+) -> int:
     stopping = _stop_by_signal()
+    if until_eof:
+        _stop_by_eof(stopping)
     gc.disable()  # nothing made while starting is garbage
     broker = Broker(settings)
-    await broker.start()
+    starting = asyncio.create_task(broker.start())
+    told = asyncio.create_task(stopping.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()  # a broker may have to wait for its controller
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        return 0
+    told.cancel()
+    starting.result()
     _tune_garbage_collection()
     try:
         if ready_file:
-            _announce(Path(ready_file), broker)
+            announce(Path(ready_file), broker.addresses)
         print(banner(broker, settings), flush=True)
-        await stopping.wait()
+        async with registry_beside(registry, str(_reachable(broker.addresses[0]))):
+            await stopping.wait()
         slow = asyncio.get_running_loop().call_later(
             _SLOW_STOP_SECONDS, log.info, "stopping; once more to force it"
         )
@@ -167,22 +214,24 @@ def _stop_by_signal() -> asyncio.Event:
     return stopping
 
 
+def _stop_by_eof(stopping: asyncio.Event) -> None:
+    """Set the event when standard input ends, because whoever held its other end is gone."""
+    loop = asyncio.get_running_loop()
+
+    def readable() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            stopping.set()
+
+    loop.add_reader(0, readable)
+
+
 def _tune_garbage_collection() -> None:
     """What there is now stays; requests make no cycles, so looking for them may wait."""
     gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-
-
-def _announce(path: Path, broker: Broker) -> None:
-    # Whoever waits for the file must not find half of it.
-    half = path.with_name(path.name + ".tmp")
-    try:
-        half.write_text("".join(f"{each}\n" for each in broker.addresses))
-        half.rename(path)
-    except OSError as error:
-        raise StartError(f"--ready-file {path} cannot be written: {error.strerror}") from error
 
 
 def _read(path: str) -> dict[str, str]:
@@ -197,6 +246,20 @@ def _read(path: str) -> dict[str, str]:
 def _port(text: str) -> int:
     if not (text.isdecimal() and int(text) <= _HIGHEST_PORT):
         raise argparse.ArgumentTypeError(f"{text} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= _MOST_BROKERS):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a number of brokers (1 to {_MOST_BROKERS})"
+        )
+    return int(text)
+
+
+def _broker_id(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"{text} is not a broker's id (0, 1, 2 …)")
     return int(text)
 
 

@@ -18,7 +18,7 @@ from tidelog.cli._options import (
     some_topics,
     topics_of,
 )
-from tidelog.cli._output import print_json, print_table
+from tidelog.cli._output import Report, print_json, print_table
 from tidelog.cli._times import parse_time
 from tidelog.errors import SettingsError, TopicAlreadyExists, UnknownTopicOrPartition
 from tidelog.names import TopicPartition
@@ -55,10 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for each in actions.values():
         add_client_options(each)
+        add_json(each)
     for name in ("create", "describe", "alter", "delete", "add-partitions", "trim"):
         add_topics(actions[name])
     _add_create(actions["create"])
-    add_json(actions["list"])
     actions["list"].add_argument("-i", "--internal", action="store_true", help="internal ones too")
     _add_describe(actions["describe"])
     _add_alter(actions["alter"])
@@ -89,18 +89,19 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 def _create(admin: "Admin", arguments: argparse.Namespace) -> None:
     configs = pairs("--config", arguments.config)
-    for name in some_topics(arguments):
-        try:
-            admin.create_topics(
-                {name: arguments.partitions},
-                replication_factor=arguments.replication_factor,
-                configs=configs,
-            )
-        except TopicAlreadyExists:
-            if not arguments.if_not_exists:
-                raise
-            continue
-        print(f"Created topic {name}.")
+    with Report(as_json=arguments.json) as report:
+        for name in some_topics(arguments):
+            try:
+                admin.create_topics(
+                    {name: arguments.partitions},
+                    replication_factor=arguments.replication_factor,
+                    configs=configs,
+                )
+            except TopicAlreadyExists:
+                if not arguments.if_not_exists:
+                    raise
+                continue
+            report.add(f"Created topic {name}.", created=name)
 
 
 def _list(admin: "Admin", arguments: argparse.Namespace) -> None:
@@ -113,7 +114,6 @@ def _list(admin: "Admin", arguments: argparse.Namespace) -> None:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    add_json(parser)
     add = parser.add_argument
     add("--offsets", action="store_true", help="where each partition begins and ends, too")
     add(
@@ -199,23 +199,25 @@ def _alter(admin: "Admin", arguments: argparse.Namespace) -> None:
     changes |= dict.fromkeys(arguments.delete_config or ())
     if not changes and arguments.partitions is None:
         raise SettingsError("nothing to alter; give --config, --delete-config or --partitions")
-    for name in some_topics(arguments):
-        if changes:
-            admin.alter_topic_configs(name, changes)
-        if arguments.partitions is not None:
-            admin.add_partitions(name, arguments.partitions)
-        print(f"Altered topic {name}.")
+    with Report(as_json=arguments.json) as report:
+        for name in some_topics(arguments):
+            if changes:
+                admin.alter_topic_configs(name, changes)
+            if arguments.partitions is not None:
+                admin.add_partitions(name, arguments.partitions)
+            report.add(f"Altered topic {name}.", altered=name)
 
 
 def _delete(admin: "Admin", arguments: argparse.Namespace) -> None:
-    for name in some_topics(arguments):
-        try:
-            admin.delete_topics([name])
-        except UnknownTopicOrPartition:
-            if not arguments.if_exists:
-                raise
-            continue
-        print(f"Deleted topic {name}.")
+    with Report(as_json=arguments.json) as report:
+        for name in some_topics(arguments):
+            try:
+                admin.delete_topics([name])
+            except UnknownTopicOrPartition:
+                if not arguments.if_exists:
+                    raise
+                continue
+            report.add(f"Deleted topic {name}.", deleted=name)
 
 
 def _add_partitions(admin: "Admin", arguments: argparse.Namespace) -> None:
@@ -224,7 +226,8 @@ def _add_partitions(admin: "Admin", arguments: argparse.Namespace) -> None:
     if total is None:
         total = len(admin.describe_topics([name])[name].partitions) + arguments.num
     admin.add_partitions(name, total)
-    print(f"Topic {name} has {total} partitions.")
+    with Report(as_json=arguments.json) as report:
+        report.add(f"Topic {name} has {total} partitions.", topic=name, partitions=total)
 
 
 def _add_trim(parser: argparse.ArgumentParser) -> None:
@@ -254,11 +257,12 @@ def _trim(admin: "Admin", arguments: argparse.Namespace) -> None:
     else:
         marks = admin.watermarks(name)
         before = {tp: arguments.offset for tp in wanted if marks[tp][0] < arguments.offset}
-    begins = admin.delete_records(before)
-    print_table(
-        ["TOPIC", "PARTITION", "BEGIN"],
-        [(tp.topic, tp.partition, begin) for tp, begin in sorted(begins.items())],
-    )
+    begins = sorted(admin.delete_records(before).items())
+    rows = [(tp.topic, tp.partition, begin) for tp, begin in begins]
+    if arguments.json:
+        print_json([dict(zip(("topic", "partition", "begin"), row, strict=True)) for row in rows])
+    else:
+        print_table(["TOPIC", "PARTITION", "BEGIN"], rows)
 
 
 def _joined(nodes: Iterable[int]) -> str:

@@ -4,5 +4,5 @@ What is shared stands at the bottom (`settings`, `connection`, `cluster`, `backg
 exported by `tidelog.aio`, and a blocking one of the same name, exported by `tidelog`, which runs the async one's
 I/O in a thread of its own and encodes or decodes records in the caller's.  They speak to Apache Kafka as well.
 
-Absent: TLS and SASL, transactions, the group protocol of KIP-848, client metrics, columnar reads.
+Absent: TLS and SASL.
 """

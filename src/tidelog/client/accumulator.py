@@ -1,24 +1,40 @@
 """Gathers records into batches, a queue of them for each partition.
 
-Shared by the callers' threads, which append, and the loop, which takes batches away; one lock guards it.  Whoever fills
-a batch encodes it, outside the lock; a batch that is not full is taken, and encoded, by the loop when it has
-lingered.  Memory is reserved by open batches in steps, and given back when they are done.
+Shared by the callers' threads, which append, and the loop, which takes batches away.  One lock guards which batches are open,
+but not the adding of a record to one that is: `drafts` has the open drafts of each topic, and where the kernel is compiled a
+caller may add a record there without the lock (see `tidelog.kernel.drafts`).  Everything else goes through `append`, which
+opens and closes batches.  A batch is closed under the lock before its draft is touched again, and
+whoever closes it makes its bytes, outside the lock: a caller who finds it full, or the loop when it has lingered.  Memory
+is reserved by open batches in steps, and given back when they are done.
 """
 
+import operator
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
-from tidelog.client.batch import Batch, Delivery
+from tidelog.client.batch import Batch, Delivery, ReadyBatch
 from tidelog.client.partitioning import next_sticky
 from tidelog.client.settings import ProducerSettings
-from tidelog.clock import Clock
-from tidelog.errors import MessageTooLarge
+from tidelog.clock import Clock, SystemClock
+from tidelog.errors import MessageTooLarge, TidelogError
+from tidelog.kernel.drafts import Drafts
+from tidelog.kernel.records import encode_headers
 from tidelog.names import TopicPartition
 from tidelog.records import Codec
 
 _RECORD_OVERHEAD = 24
 """What a record takes beside its key and value, about."""
+
+_FAR = 1 << 60
+"""Timestamps stay below this, so that their differences never leave 64 bits."""
+
+_SPARE_BYTES = 8 * 1024 * 1024
+"""How much memory of batches that are done is kept for the next, at most."""
+
+_SLACK = 128
+"""A batch may be this much larger than its size says, so that its last record never makes its buffer grow."""
 
 _STEP_BYTES = 16 * 1024
 """How much memory an open batch reserves at a time."""
@@ -35,13 +51,26 @@ class BufferFull(Exception):
 class PartitionQueue:
     """The batches of one partition, oldest first; the last may be open."""
 
-    __slots__ = ("_last_place", "batches", "in_flight", "next_sequence", "partition", "retry_at")
+    __slots__ = (
+        "_last_place",
+        "batches",
+        "bumps",
+        "gap",
+        "in_flight",
+        "next_sequence",
+        "partition",
+        "retry_at",
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.batches: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.next_sequence = 0
+        self.bumps = 0
+        """How often the numbering has begun anew; each time with a higher epoch."""
+        self.gap = False
+        """The broker misses a batch that was given up: the numbering has to begin anew."""
         self.retry_at = 0.0
         self._last_place = 0
 
@@ -56,11 +85,27 @@ class PartitionQueue:
         before = sum(other.place < batch.place for other in self.batches)
         self.batches.insert(before, batch)
 
+    def begin_anew(self) -> None:
+        """Number what waits from 0, in the next epoch.  Nothing may be on its way."""
+        self.gap = False
+        self.bumps += 1
+        self.next_sequence = 0
+        for batch in self.batches:
+            batch.base_sequence = -1
+
 
 class Accumulator:
     """Where records wait for the sender."""
 
-    def __init__(self, settings: ProducerSettings, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        clock: Clock,
+        wake: Callable[[], None],
+        stamp: Iterable[tuple[str, bytes | None]] = (),
+    ) -> None:
+        """`stamp` are headers that records get which have none of their own, and go to an open draft."""
+        self._stamp = encode_headers(stamp)
         self.settings = settings
         self._clock = clock
         self._wake = wake
@@ -75,100 +120,98 @@ class Accumulator:
         self._limit = settings.buffer_memory
         self._linger_s = settings.linger_ms / 1000
         self._delivery_s = settings.delivery_timeout_ms / 1000
+        self._spare: list[bytearray] = []
+        self._most_spare = max(
+            1, min(_SPARE_BYTES, self._limit // 4) // max(self._batch_size, 1024)
+        )
         # Guarded by the lock.
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self._open: dict[tuple[str, int], Batch] = {}
+        self.drafts: dict[str, Drafts] = {}
+        self._now_ns = _nanoseconds(clock)
+        self._open: dict[TopicPartition, Batch] = {}
         self._sticky: dict[str, Batch] = {}
         self._stuck_to: dict[str, int] = {}
         self.pending: dict[Batch, None] = {}
         self.used_bytes = 0
-
-    def add_to_sticky(self, topic: str, timestamp: int, value: bytes) -> Delivery | None:
-        """Add a bare value to the topic's sticky batch; None if there is none with room.
-
-        The short way for what is sent most: `append` does the same for everything.
-        """
-        size = len(value) + _RECORD_OVERHEAD
-        with self.lock:
-            batch = self._sticky.get(topic)
-            if batch is None or batch.room < size:
-                return None
-            batch.room -= size
-            rows = batch.rows
-            index = len(rows)
-            rows.append((timestamp, None, value, ()))
-        return Delivery(batch, index)
-
-    def add_many_to_sticky(
-        self, topic: str, timestamp: int, values: Sequence[bytes], start: int
-    ) -> list[Delivery]:
-        """Add bare values from `start` on to the topic's sticky batch, as many as have room in it."""
-        with self.lock:
-            batch = self._sticky.get(topic)
-            if batch is None:
-                return []
-            rows, room = batch.rows, batch.room
-            first = len(rows)
-            for place in range(start, len(values)):
-                value = values[place]
-                if type(value) is not bytes:
-                    break
-                size = len(value) + _RECORD_OVERHEAD
-                if room < size:
-                    break
-                room -= size
-                rows.append((timestamp, None, value, ()))
-            batch.room = room
-            last = len(rows)
-        return [Delivery(batch, index) for index in range(first, last)]
+        self._closed = False
 
     def append(
         self,
         topic: str,
         partition: int | None,
         candidates: range,
-        timestamp: int,
+        timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
+        headers: Iterable[tuple[str, bytes | None]],
     ) -> Delivery:
         """Add a record to the open batch of its partition; without one, to the topic's sticky batch."""
-        size = _RECORD_OVERHEAD
-        if value is not None:
-            size += len(value)
-        if key is not None:
-            size += len(key)
-        if headers:
-            size += sum(len(name) + len(data or b"") + 4 for name, data in headers)
+        # All that can be wrong with a record is found before a batch is opened for it.
+        tail = encode_headers(headers) if headers else b"\0"
+        if timestamp is None:
+            timestamp = self._clock.now_ms()
+        elif not -_FAR < operator.index(timestamp) < _FAR:
+            raise ValueError(f"timestamp={timestamp} is not in milliseconds since 1970")
+        size = _RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(tail) - 1
+        closed: list[Batch] = []
+        opened = 0
+        with self.lock:
+            if self._closed:
+                raise TidelogError("the producer is closed")
+            delivery = None
+            while delivery is None:
+                batch = (
+                    self._sticky.get(topic)
+                    if partition is None
+                    else self._open.get(TopicPartition(topic, partition))
+                )
+                if batch is None or not (batch.draft.room >= size or self._grow(batch, size)):
+                    self._check_fits(size)
+                    batch = self._turn_over(topic, partition, candidates, size, closed)
+                    opened += 1
+                # Others may use up the room meanwhile, but not close the batch.
+                delivery = batch.draft.add(timestamp, key, value, tail)
+        for each in closed:
+            self._seal(each)
+        if opened:
+            self._wake()  # something can be sent, or will have lingered some time from now
+        return delivery
+
+    def put(self, topic: str, partition: int, data: bytearray) -> ReadyBatch:
+        """Queue a batch that is encoded already, behind everything that its partition has."""
+        now = self._clock.monotonic()
+        batch = ReadyBatch(TopicPartition(topic, partition), now, now + self._delivery_s, data)
         closed: list[Batch] = []
         with self.lock:
-            batch = (
-                self._sticky.get(topic) if partition is None else self._open.get((topic, partition))
-            )
-            if batch is None or (batch.room < size and not self._grow(batch, size)):
-                self._check_fits(size)
-                batch = self._turn_over(topic, partition, candidates, size, closed)
-            rows = batch.rows
-            index = len(rows)
-            rows.append((timestamp, key, value, headers))
-            batch.room -= size
-        if closed or not index:
-            for each in closed:
-                each.seal(self._codec, self._level)
-            self._wake()  # something can be sent, or will have lingered some time from now
-        return Delivery(batch, index)
+            if self._closed:
+                raise TidelogError("the producer is closed")
+            # A batch that is larger than all memory goes alone.
+            if self.used_bytes and self.used_bytes + batch.reserved > self._limit:
+                raise BufferFull
+            before = self._open.get(batch.partition)
+            if before is not None:
+                self._close(before, closed)
+            if batch.partition not in self.queues:
+                self.queues[batch.partition] = PartitionQueue(batch.partition)
+            self.queues[batch.partition].add(batch)
+            self.pending[batch] = None
+            self.used_bytes += batch.reserved
+        for each in closed:
+            self._seal(each)
+        self._wake()
+        return batch
 
     def seal_all(self) -> list[Batch]:
         """Close all open batches, encode them here, and return everything that is not done."""
         with self.lock:
-            closed = list(self._open.values())
-            self._open.clear()
-            self._sticky.clear()
+            closed: list[Batch] = []
+            for batch in list(self._open.values()):
+                self._close(batch, closed)
             pending = list(self.pending)
         for batch in closed:
-            batch.seal(self._codec, self._level)
+            self._seal(batch)
         self._wake()
         return pending
 
@@ -183,18 +226,42 @@ class Accumulator:
                 if at > now and self.used_bytes < self._limit // 2:
                     soonest = at if soonest is None else min(soonest, at)
                 elif self.queues[batch.partition].batches[0] is batch:
-                    due.append(batch)
-                    self._forget_open(batch)
+                    self._close(batch, due)
         for batch in due:
-            batch.seal(self._codec, self._level)
+            self._seal(batch)
         return soonest
+
+    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Cut a batch in two; its memory is kept until both are done."""
+        parts = batch.split(self._codec, self._level)
+        batch.when_done(lambda: self.release(batch))
+        return parts
+
+    def close(self) -> None:
+        """Nothing is sent any more, so nothing is added any more; batches that are open stay `pending`."""
+        with self.lock:
+            self._closed = True
+            for batch in list(self._open.values()):
+                self._close(batch, [])
 
     def release(self, batch: Batch) -> None:
         """The batch is done: its memory is free."""
+        data, batch.data = batch.data, bytearray()
+        if self._codec is Codec.NONE and batch.REUSABLE:
+            self._keep(data)
         with self.lock:
-            self.pending.pop(batch, None)
-            self.used_bytes -= batch.reserved
-            self.room.notify_all()
+            if batch in self.pending:  # a part of a batch that was cut is not
+                del self.pending[batch]
+                self.used_bytes -= batch.reserved
+                self.room.notify_all()
+
+    def _seal(self, batch: Batch) -> None:
+        self._keep(batch.seal(self._codec, self._level))
+
+    def _keep(self, buffer: bytearray | None) -> None:
+        """Use the buffer again for another batch: new memory has to be made page by page, which costs more than a batch."""
+        if buffer is not None and len(self._spare) < self._most_spare:
+            self._spare.append(buffer)
 
     def _turn_over(
         self, topic: str, partition: int | None, candidates: range, size: int, closed: list[Batch]
@@ -209,33 +276,51 @@ class Accumulator:
             self._stuck_to[topic] = partition
         place = TopicPartition(topic, partition)
         batch = self._open.get(place)
-        if batch is not None and batch.room < size and not self._grow(batch, size):
+        if batch is not None and not (batch.draft.room >= size or self._grow(batch, size)):
             self._close(batch, closed)
             batch = None
         if batch is None:
             if self.used_bytes + size > self._limit:
                 for each in closed:  # they are closed all the same
-                    each.seal(self._codec, self._level)
+                    self._seal(each)
                 raise BufferFull
-            now = self._clock.monotonic()
-            batch = Batch(place, now, now + self._delivery_s)
-            if place not in self.queues:
-                self.queues[place] = PartitionQueue(place)
-            self.queues[place].add(batch)
-            self.pending[batch] = None
-            self._open[place] = batch
-            self._reserve(batch, size)
+            batch = self._new_batch(place, size)
+        drafts = self._drafts_of(topic, len(candidates))
+        if partition < len(drafts.open):
+            drafts.open[partition] = batch.draft
         if sticks:
             self._sticky[topic] = batch
+            drafts.sticky = batch.draft
         return batch
+
+    def _new_batch(self, place: TopicPartition, size: int) -> Batch:
+        now = self._clock.monotonic()
+        buffer = self._spare.pop() if self._spare else None
+        batch = Batch(place, now, now + self._delivery_s, self._batch_size + _SLACK, buffer)
+        if place not in self.queues:
+            self.queues[place] = PartitionQueue(place)
+        self.queues[place].add(batch)
+        self.pending[batch] = None
+        self._open[place] = batch
+        self._reserve(batch, size)
+        return batch
+
+    def _drafts_of(self, topic: str, partitions: int) -> Drafts:
+        """The drafts of a topic, of which the partitions may have become more."""
+        drafts = self.drafts.get(topic)
+        if drafts is None:
+            drafts = self.drafts[topic] = Drafts(self._now_ns, self._stamp)
+        if len(drafts.open) != partitions:
+            found = (self._open.get(TopicPartition(topic, index)) for index in range(partitions))
+            drafts.open = [None if batch is None else batch.draft for batch in found]
+        return drafts
 
     def _grow(self, batch: Batch, size: int) -> bool:
         """Reserve more memory for an open batch; False if it is full, or there is no more."""
-        if batch.reserved - batch.room + size > self._batch_size:
+        room = batch.draft.room
+        if batch.reserved - room + size > self._batch_size or self.used_bytes + size > self._limit:
             return False
-        if self.used_bytes + size > self._limit:
-            return False
-        self._reserve(batch, size - batch.room)
+        self._reserve(batch, size - room)
         return True
 
     def _reserve(self, batch: Batch, at_least: int) -> None:
@@ -243,18 +328,22 @@ class Accumulator:
         step = min(_STEP_BYTES, self._batch_size - batch.reserved, self._limit - self.used_bytes)
         step = max(step, at_least)
         batch.reserved += step
-        batch.room += step
+        batch.draft.reserve(step)
         self.used_bytes += step
 
     def _close(self, batch: Batch, closed: list[Batch]) -> None:
-        self._forget_open(batch)
-        closed.append(batch)
-
-    def _forget_open(self, batch: Batch) -> None:
+        """From now on nothing is added to it; whoever closes it seals it."""
+        batch.draft.closed = True
+        topic, partition = batch.partition
+        drafts = self.drafts[topic]
         if self._open.get(batch.partition) is batch:
             del self._open[batch.partition]
-        if self._sticky.get(batch.partition.topic) is batch:
-            del self._sticky[batch.partition.topic]
+            if partition < len(drafts.open):
+                drafts.open[partition] = None
+        if self._sticky.get(topic) is batch:
+            del self._sticky[topic]
+            drafts.sticky = None
+        closed.append(batch)
 
     def _check_fits(self, size: int) -> None:
         if size > self._largest:
@@ -266,3 +355,10 @@ class Accumulator:
             raise MessageTooLarge(
                 f"a message of {size} bytes is larger than buffer.memory={self._limit}; raise that"
             )
+
+
+def _nanoseconds(clock: Clock) -> Callable[[], int]:
+    """The clock's time in ns, by a function of C if it is the machine's."""
+    if type(clock) is SystemClock:
+        return time.time_ns
+    return lambda: clock.now_ms() * 1_000_000

@@ -1,10 +1,10 @@
-"""Administration: topics, configs, groups, offsets, records, the cluster.
+"""Administration: topics, configs, records and the cluster here; groups, transactions, replicas and security beside it.
 
     with Admin(bootstrap_servers="localhost:9092") as admin:
         admin.create_topics({"orders": 12}, configs={"retention.ms": "3600000"})
 
 What fails for one item raises that item's error, with its name; what fails for a passing reason is tried again.
-Absent: ACLs, quotas, SCRAM users, reassignments, transactions, delegation tokens.
+Absent: delegation tokens, features, moving replicas between a broker's directories.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,10 +12,20 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
+from tidelog.client.admin_replicas import AsyncReplicaAdmin
+from tidelog.client.admin_security import AsyncSecurityAdmin
+from tidelog.client.admin_transactions import AsyncTransactionAdmin
 from tidelog.client.background import Blocking, blocking
 from tidelog.client.cluster import Cluster, UnknownTopic
 from tidelog.client.groups import AsyncGroups
-from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
+from tidelog.client.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FoundOffset,
+    find_offsets,
+)
 from tidelog.client.settings import ClientSettings, load
 from tidelog.errors import UnknownTopicOrPartition, error_of
 from tidelog.names import TopicPartition
@@ -56,6 +66,8 @@ from tidelog.protocol.schema import Request, Response
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
+_OWN = 1
+"""The source of a setting that was given to the topic itself (ConfigEntry.ConfigSource)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,8 @@ class ConfigEntry:
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
+    is_own: bool = False
+    """Whether it was set for this very topic, rather than by its broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,7 @@ class ClusterDescription:
     brokers: tuple[BrokerDescription, ...]
 
 
-class AsyncAdmin(AsyncGroups):
+class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSecurityAdmin):
     """Administration on the running loop."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -259,10 +273,14 @@ class AsyncAdmin(AsyncGroups):
         return begins
 
     async def list_offsets(
-        self, partitions: Mapping[TopicPartition, int]
+        self, partitions: Mapping[TopicPartition, int], *, committed: bool = False
     ) -> dict[TopicPartition, FoundOffset]:
-        """The first offset at or after a time in ms for each; -1 is the end, -2 the beginning."""
-        return await find_offsets(self._cluster, partitions)
+        """The first offset at or after a time in ms for each; -1 is the end, -2 the beginning.
+
+        For those who read only what is `committed`, the end is before the first open transaction.
+        """
+        isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+        return await find_offsets(self._cluster, partitions, isolation)
 
     async def watermarks(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
         """Where each partition of the topic begins and ends."""
@@ -282,8 +300,15 @@ class AsyncAdmin(AsyncGroups):
         )
         return ClusterDescription(cluster.cluster_id, cluster.controller, brokers)
 
+    def metrics(self) -> dict[str, float]:
+        """What the client has measured of itself, under the names of Kafka's manual."""
+        return self._cluster.metrics.read()
+
     async def close(self) -> None:
         await self._cluster.close()
+
+    def abandon(self) -> None:
+        self._cluster.abandon()
 
     async def _at_controller(self, request: Request, check: Callable[[Response], None]) -> None:
         async def ask() -> None:
@@ -310,6 +335,7 @@ class AsyncAdmin(AsyncGroups):
                 each.is_default or each.config_source == 5,  # 5: the default that is built in
                 each.read_only,
                 each.is_sensitive,
+                each.config_source == _OWN,
             )
             for each in result.configs
         }
@@ -348,6 +374,10 @@ class Admin(Blocking[AsyncAdmin]):
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(lambda: AsyncAdmin(config, **options), "tidelog-admin")
 
+    def metrics(self) -> dict[str, float]:
+        """What the client has measured of itself, under the names of Kafka's manual."""
+        return self._core.metrics()
+
     create_topics = blocking(AsyncAdmin.create_topics)
     delete_topics = blocking(AsyncAdmin.delete_topics)
     add_partitions = blocking(AsyncAdmin.add_partitions)
@@ -368,6 +398,26 @@ class Admin(Blocking[AsyncAdmin]):
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
     remove_members = blocking(AsyncAdmin.remove_members)
+    list_transactions = blocking(AsyncAdmin.list_transactions)
+    describe_transactions = blocking(AsyncAdmin.describe_transactions)
+    describe_producers = blocking(AsyncAdmin.describe_producers)
+    fence_producers = blocking(AsyncAdmin.fence_producers)
+    abort_transaction = blocking(AsyncAdmin.abort_transaction)
+    describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
+    elect_leaders = blocking(AsyncAdmin.elect_leaders)
+    reassign = blocking(AsyncAdmin.reassign)
+    alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
+    replica_sizes = blocking(AsyncAdmin.replica_sizes)
+    unregister_broker = blocking(AsyncAdmin.unregister_broker)
+    create_acls = blocking(AsyncAdmin.create_acls)
+    describe_acls = blocking(AsyncAdmin.describe_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
+    describe_scram_users = blocking(AsyncAdmin.describe_scram_users)
+    set_scram_password = blocking(AsyncAdmin.set_scram_password)
+    delete_scram_password = blocking(AsyncAdmin.delete_scram_password)
+    describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
 
 
 def _raise(code: int, what: str, message: str | None) -> None:

@@ -11,6 +11,7 @@ known to be done with, because the reader came back for more.  A seek sets all t
 reader change its course; it looks at that number after each message.
 """
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +26,9 @@ COMMITTED = -3
 """To be placed where the group has committed, else where auto.offset.reset says; -1 and -2 are the end and the beginning."""
 
 
+_FAR = 1 << 62
+
+
 class PartitionState:
     """One partition of an assignment."""
 
@@ -32,6 +36,7 @@ class PartitionState:
         "chunks",
         "epoch",
         "fetch_offset",
+        "fetch_stop",
         "high_watermark",
         "messages",
         "messages_end",
@@ -42,14 +47,15 @@ class PartitionState:
         "sought",
     )
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, epoch: int) -> None:
         self.partition = partition
         self.sought: int | None = COMMITTED  # a time, until an offset is found for it
         self.fetch_offset = -1
+        self.fetch_stop = _FAR  # nothing is fetched from here on
         self.position = -1
         self.settled = -1
         self.high_watermark = -1
-        self.epoch = 0
+        self.epoch = epoch
         self.paused = False
         self.chunks: deque[tuple[Chunk, int]] = deque()
         # The chunk that is being handed out, decoded.
@@ -85,6 +91,9 @@ class Assignment:
         self.states: dict[TopicPartition, PartitionState] = {}
         self._order: list[PartitionState] = []
         self.buffered_bytes = 0
+        # No epoch comes twice, not even for a partition that went and came back: what is still on its way for the time
+        # before must not be taken for the new one's.
+        self._epochs = itertools.count()
         self.version = 0
         self.signals = 0
         """Grows with everything that a waiting reader wants to know."""
@@ -115,6 +124,14 @@ class Assignment:
             self.buffered_bytes -= len(chunk.records)
         self._changed()
         return chunk
+
+    def put_back(self, state: PartitionState, epoch: int, chunk: Chunk) -> None:
+        """The reader has enough: the chunk that it took last, from where it stopped, is for the next call."""
+        with self.lock:
+            if state.epoch == epoch:
+                state.chunks.appendleft((chunk, state.messages_end))
+                state.position = chunk.fetch_offset
+                self.buffered_bytes += len(chunk.records)
 
     def ask_reader(self, call: Call) -> None:
         """Have something done in the reader's thread."""
@@ -153,7 +170,7 @@ class Assignment:
                 self._drop(self.states.pop(tp))
             for tp in partitions:
                 if tp not in self.states:
-                    self.states[tp] = PartitionState(tp)
+                    self.states[tp] = PartitionState(tp, next(self._epochs))
             self._order = list(self.states.values())
             self._course_changed()
         self._changed()
@@ -226,6 +243,7 @@ class Assignment:
                 for state in self._order
                 if state.sought is None
                 and not state.paused
+                and state.fetch_offset < state.fetch_stop
                 and sum(len(chunk.records) for chunk, _ in state.chunks) < share
             }
 
@@ -233,7 +251,14 @@ class Assignment:
         """Something was fetched; `end` is the offset after it."""
         with self.lock:
             state = self.states.get(chunk.partition)
-            if state is None or state.epoch != epoch:
+            # Invariant: chunks follow one another without a gap.  The offset tells two fetches of one place apart, as
+            # when the leader has changed while the first was on its way.
+            if (
+                state is None
+                or state.epoch != epoch
+                or state.sought is not None
+                or state.fetch_offset != chunk.fetch_offset
+            ):
                 return
             state.high_watermark = chunk.high_watermark
             if end <= chunk.fetch_offset:
@@ -258,7 +283,7 @@ class Assignment:
         self.signals += 1
 
     def _drop(self, state: PartitionState) -> None:
-        state.epoch += 1
+        state.epoch = next(self._epochs)
         self._errors.pop(state.partition, None)
         self.buffered_bytes -= sum(len(chunk.records) for chunk, _ in state.chunks)
         state.chunks.clear()

@@ -10,6 +10,7 @@ survive `fork`: the child has no such thread, and is told so.
 """
 
 import asyncio
+import logging
 import os
 import threading
 import weakref
@@ -21,6 +22,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tidelog.client.closing import Closing
 from tidelog.errors import TidelogError
+
+_HURRY_S = 1.0
+"""How long a client that is left by Ctrl-C may take to say goodbye."""
+
+_log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=Closing)
 C_co = TypeVar("C_co", bound=Closing, covariant=True)
@@ -44,13 +50,25 @@ class LoopThread:
         """Whether the caller runs in it, and so must not wait for it."""
         return threading.current_thread() is self._thread
 
-    def start(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
-        """Run a coroutine there; the future is its outcome."""
-        if os.getpid() != self._pid:
-            work.close()
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether this process was forked since: the thread is not in it."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raise in a child process, in which nothing would ever be done."""
+        if self.is_left_behind:
             raise TidelogError(
                 "a client does not survive fork; make a new one in the child process"
             )
+
+    def start(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
+        """Run a coroutine there; the future is its outcome."""
+        try:
+            self.check_process()
+        except TidelogError:
+            work.close()
+            raise
         if self.loop.is_closed():
             work.close()
             raise TidelogError("the client is closed")
@@ -94,16 +112,27 @@ class Blocking(Generic[C_co]):
             self._thread.stop()
             raise
         # A client that is forgotten, or lives to the end of the program, must not leave a running loop behind.
-        self._finalizer = weakref.finalize(self, self._thread.stop)
+        self._finalizer: weakref.finalize[Any, Any] = weakref.finalize(
+            self, drop, self._thread, self._core
+        )
 
     def _finish_with(self, finish: Callable[[], None]) -> None:
         """What to do when the client is forgotten, or lives to the end of the program; it must stop the thread."""
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, finish)
 
+    @property
+    def core(self) -> C_co:
+        """The async client; for our own modules, which know what may be done from another thread."""
+        return self._core
+
+    def run(self, work: Callable[[C_co], Coroutine[Any, Any, R]]) -> R:
+        """Do something with the async client on its own loop, and wait for it."""
+        return self._thread.run(work(self._core))
+
     def close(self) -> None:
         """Close the client; calling it again does nothing."""
-        if not self._thread.loop.is_closed():
+        if not self._thread.loop.is_closed() and not self._thread.is_left_behind:
             try:
                 self._thread.run(self._core.close())
             finally:
@@ -118,7 +147,21 @@ class Blocking(Generic[C_co]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is None or issubclass(kind, Exception):
+            self.close()
+        else:
+            self._close_in_a_hurry()
+
+    def _close_in_a_hurry(self) -> None:
+        """Ctrl-C: nobody wants to wait for a broker that may be the reason for it."""
+        if self._thread.loop.is_closed() or self._thread.is_left_behind:
+            return
+        try:
+            self._thread.run(self._core.close(), _HURRY_S)
+        except (TidelogError, TimeoutError) as error:
+            _log.debug("closing in a hurry: %s", error)
+        finally:
+            self._thread.stop()
 
 
 def blocking(
@@ -131,6 +174,13 @@ def blocking(
         return self._thread.run(method(self._core, *args, **kwargs))
 
     return call
+
+
+def drop(thread: LoopThread, core: Closing) -> None:
+    """Stop the thread of a client that nobody holds any longer."""
+    if not thread.is_left_behind and not thread.loop.is_closed():
+        thread.loop.call_soon_threadsafe(core.abandon)
+    thread.stop()
 
 
 async def _made(make: Callable[[], C]) -> C:

@@ -1,8 +1,8 @@
 """The consumer for threads: iteration, `poll` and `streams` over an `AsyncConsumer` in the background."""
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tidelog.client.assignment import PartitionState
 from tidelog.client.background import Blocking, blocking
@@ -11,6 +11,9 @@ from tidelog.client.decoding import Deserializer
 from tidelog.client.message import Message
 from tidelog.client.reader import Reader
 from tidelog.client.streams import Stream, share_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _WAKE_S = 1.0
 """A waiting reader looks up this often, so that it counts as alive (max.poll.interval.ms)."""
@@ -49,13 +52,20 @@ class Consumer(Blocking[AsyncConsumer]):
     seek_to_beginning = blocking(AsyncConsumer.seek_to_beginning)
     seek_to_end = blocking(AsyncConsumer.seek_to_end)
     seek_to_time = blocking(AsyncConsumer.seek_to_time)
+    seek_to_committed = blocking(AsyncConsumer.seek_to_committed)
+    positions = blocking(AsyncConsumer.positions)
     position = blocking(AsyncConsumer.position)
     pause = blocking(AsyncConsumer.pause)
     resume = blocking(AsyncConsumer.resume)
     lag = blocking(AsyncConsumer.lag)
     find_offsets = blocking(AsyncConsumer.find_offsets)
+    group_metadata = blocking(AsyncConsumer.group_metadata)
     commit = blocking(AsyncConsumer.commit)
     committed = blocking(AsyncConsumer.committed)
+
+    def metrics(self) -> dict[str, float]:
+        """What the consumer has measured of itself, under the names of Kafka's manual."""
+        return self._core.metrics()
 
     def poll(self, max_records: int | None = None, timeout: float = 0.0) -> list[Message]:
         """Up to `max_records` messages; waits at most `timeout` seconds for the first."""
@@ -67,6 +77,34 @@ class Consumer(Blocking[AsyncConsumer]):
                 return []
             if found := self._reader.take(wanted):
                 return found
+
+    def read_arrow(
+        self,
+        max_records: int | None = None,
+        timeout: float = 0.0,
+        columns: Sequence[str] | None = None,
+    ) -> "pa.Table":
+        """What there is as one table of up to `max_records` rows; waits at most `timeout` seconds for the first.
+
+        It may be fewer although more are there: a table has about `prefetch.max.bytes` at most.  Keys and values are bytes, whatever the deserializers.  It may be mixed with `poll` and with iteration.
+        """
+        from tidelog.client.columnar import ROWS, ColumnReader
+
+        reader = ColumnReader.beside(self._reader, columns)
+        most = self._core.settings.prefetch_max_bytes
+        until = time.monotonic() + timeout
+        while self.wait(reader, until - time.monotonic()) is not None:
+            if table := reader.take_table(max_records or ROWS, most):
+                return table
+        return reader.take_table(0, 0)
+
+    def arrow_batches(self, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
+        """Everything as Arrow's record batches, without end, as iteration gives messages."""
+        from tidelog.client.columnar import ROWS, ColumnReader
+
+        reader = ColumnReader.beside(self._reader, columns)
+        while (state := self.wait(reader, None)) is not None:
+            yield from reader.take_rows(state, ROWS)
 
     def __iter__(self) -> Iterator[Message]:
         return self.iterate(self._reader)
@@ -103,6 +141,7 @@ class Consumer(Blocking[AsyncConsumer]):
 
     def wait(self, reader: Reader, timeout_s: float | None) -> PartitionState | None:
         """Block until a partition has messages for this reader; None when the time is over or the consumer closed."""
+        self._thread.check_process()
         reader.settle()
         assignment = self._assignment
         until = None if timeout_s is None else time.monotonic() + timeout_s

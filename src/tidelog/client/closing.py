@@ -12,6 +12,10 @@ class Closing(ABC):
     async def close(self) -> None:
         """Let go of the brokers."""
 
+    @abstractmethod
+    def abandon(self) -> None:
+        """Close the connections and nothing more: nobody holds this client any longer."""
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -13,6 +13,8 @@ from typing import TypeVar, cast
 from uuid import UUID
 
 from tidelog.client.connection import Connection
+from tidelog.client.metrics import Metrics
+from tidelog.client.security import ClientSecurity
 from tidelog.client.settings import ClientSettings
 from tidelog.errors import (
     CoordinatorNotAvailable,
@@ -22,6 +24,7 @@ from tidelog.errors import (
     NetworkException,
     NotController,
     NotCoordinator,
+    RequestTimedOut,
     SettingsError,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -51,6 +54,7 @@ _UNKNOWN_TOPIC_PATIENCE_S = 2.0
 MAIN = "main"
 FETCH = "fetch"
 GROUP = "group"
+TRANSACTION = "transaction"
 """What a connection is for; one for each purpose and broker."""
 
 
@@ -78,9 +82,17 @@ class TopicInfo:
 class Cluster:
     """Metadata and connections of one client; lives on one loop."""
 
-    def __init__(self, settings: ClientSettings, *, auto_create: bool = False) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        auto_create: bool = False,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.settings = settings
+        self.metrics = metrics or Metrics()
         self.auto_create = auto_create
+        self._security = ClientSecurity.of(settings)
         self.bootstrap = [_address(text) for text in settings.bootstrap_servers]
         if not self.bootstrap:
             raise SettingsError("bootstrap.servers names no address; give it as host:port")
@@ -91,7 +103,7 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Connection]] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[str, str], int] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
 
     # Metadata.
@@ -178,38 +190,45 @@ class Cluster:
         return await self.ask(self.controller, request)
 
     async def ask_coordinator(
-        self, group: str, request: Request, *, timeout_s: float | None = None
+        self,
+        key: str,
+        request: Request,
+        *,
+        kind: str = GROUP,
+        timeout_s: float | None = None,
+        at_most: int = 32767,
     ) -> Response:
-        """Ask the broker that keeps this group."""
-        node = await self.coordinator(group)
+        """Ask the broker that keeps this group, or this transactional id."""
+        node = await self.coordinator(key, kind)
         try:
-            return await self.ask(node, request, purpose=GROUP, timeout_s=timeout_s)
-        except NetworkException:
-            self.forget_coordinator(group)
+            return await self.ask(node, request, purpose=kind, timeout_s=timeout_s, at_most=at_most)
+        except (NetworkException, RequestTimedOut):
+            self.forget_coordinator(key, kind)
             raise
 
-    async def coordinator(self, group: str) -> int:
-        """Which broker keeps this group."""
-        found = self._coordinators.get(group)
+    async def coordinator(self, key: str, kind: str = GROUP) -> int:
+        """Which broker keeps this group, or this transactional id."""
+        found = self._coordinators.get((kind, key))
         if found is not None:
             return found
-        request = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+        key_type = int(kind == TRANSACTION)
+        request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         answer = cast(FindCoordinatorResponse, await self.ask_any(request))
         one = answer.coordinators[0] if answer.coordinators else answer
         if one.error_code:
             raise error_of(one.error_code, one.error_message)
         self.nodes[one.node_id] = (one.host, one.port)
-        self._coordinators[group] = one.node_id
+        self._coordinators[(kind, key)] = one.node_id
         return one.node_id
 
-    def forget_coordinator(self, group: str) -> None:
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, kind: str = GROUP) -> None:
+        self._coordinators.pop((kind, key), None)
 
     async def connection(self, node: int, purpose: str = MAIN) -> Connection:
         """A connection to this broker, opened if need be."""
         key = (node, purpose)
-        found = self._connections.get(key)
-        if found is not None and not found.closed:
+        found = self._usable(key)
+        if found is not None:
             return found
         task = self._opening.get(key)
         if task is None:
@@ -220,8 +239,18 @@ class Cluster:
 
     def connection_at_hand(self, node: int, purpose: str = MAIN) -> Connection | None:
         """The connection to this broker if it is open."""
-        found = self._connections.get((node, purpose))
-        return None if found is None or found.closed else found
+        return self._usable((node, purpose))
+
+    def _usable(self, key: tuple[int, str]) -> Connection | None:
+        """The connection, unless it is closed, or its login is about to end."""
+        found = self._connections.get(key)
+        if found is None or found.closed:
+            return None
+        if found.is_stale:
+            del self._connections[key]
+            found.close_when_idle()
+            return None
+        return found
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_s: float | None = None
@@ -251,6 +280,11 @@ class Cluster:
             yield pause * random.uniform(0.8, 1.2)
             pause = min(2 * pause, self.settings.retry_backoff_max_ms / 1000)
 
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until all that was told without asking for an answer has left."""
+        for connection in list(self._connections.values()):
+            await connection.drain(timeout_s)
+
     async def close(self) -> None:
         """Close all connections, and give up those that are being opened."""
         tasks = [*self._opening.values(), *self._refreshing.values()]
@@ -260,6 +294,11 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def abandon(self) -> None:
+        """Close all connections without a word."""
+        for connection in self._connections.values():
+            connection.close()
 
     async def _open(self, key: tuple[int, str]) -> Connection:
         if key[0] not in self.nodes:
@@ -274,12 +313,15 @@ class Cluster:
             port,
             client_id=self.settings.client_id,
             timeout_s=self.settings.connection_setup_timeout_ms / 1000,
+            metrics=self.metrics,
+            security=self._security,
         )
 
     async def _any_connection(self) -> Connection:
         """A connection that is open, else one to a broker that is known, else to a bootstrap address."""
-        for (_, purpose), connection in self._connections.items():
-            if purpose == MAIN and not connection.closed:
+        for key in list(self._connections):
+            connection = self._usable(key)
+            if connection is not None and key[1] == MAIN:
                 return connection
         for node in random.sample(list(self.nodes), len(self.nodes)):
             try:
@@ -337,10 +379,10 @@ class _FirstContactFailed(NetworkException):
     retriable = False
 
 
-def note_group_error(cluster: Cluster, group: str, code: int) -> None:
+def note_coordinator_error(cluster: Cluster, key: str, code: int, kind: str = GROUP) -> None:
     """Forget the coordinator if the code says that it is another broker."""
     if code in (NotCoordinator.code, CoordinatorNotAvailable.code):
-        cluster.forget_coordinator(group)
+        cluster.forget_coordinator(key, kind)
 
 
 def _info(topic: MetadataResponseTopic) -> TopicInfo:

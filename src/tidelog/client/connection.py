@@ -6,19 +6,28 @@
 The first exchange is ApiVersions, so that every later request goes out in the newest version that both sides know.
 Answers are read straight into a buffer of their size; batches in them are slices of it.  A request that times out
 closes the connection: what comes after it could not be trusted to come in time either (as in Kafka's client).
-Absent: TLS, SASL, throttling on the client's side.
+With `security` the connection is encrypted, or logged in, or both, before it is given out.  A login may be good for
+some time only; then `is_stale` says when it should be replaced by a new connection (KIP-368).
+Absent: throttling on the client's side.
 """
 
 import asyncio
+import os
+import re
+import socket
+from contextlib import suppress
 from struct import Struct as Packer
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tidelog import __version__
+from tidelog.client.metrics import Metrics
 from tidelog.errors import (
     KafkaError,
     NetworkException,
     ProtocolError,
     RequestTimedOut,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
     UnsupportedVersion,
     error_of,
 )
@@ -26,26 +35,37 @@ from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.schema import Request, Response
 
+if TYPE_CHECKING:
+    from tidelog.client.security import ClientSecurity
+
 _STAGING_BYTES = 64 * 1024
 _LENGTH = Packer(">i")
 _LARGEST_ANSWER = 1 << 30
+_FRESH_SHARE = 0.85
+"""Of a login's time; after it the connection is replaced, before the broker closes it."""
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
-AT_MOST = {0: 11, 8: 9, 9: 9}
-"""Versions that we stay below: Produce 12 is for transactions of the second kind (KIP-890), and the next versions
-of Produce, OffsetCommit and OffsetFetch know topics by their ids only."""
+AT_MOST = {0: 12, 8: 9, 9: 9}
+"""Versions that we stay below: the next ones of Produce, OffsetCommit and OffsetFetch know topics by their ids only."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """A socket on the running loop; not thread-safe."""
 
-    def __init__(self, address: str, client_id: str) -> None:
+    def __init__(self, address: str, client_id: str, metrics: Metrics) -> None:
         self.address = address
+        self._metrics = metrics
         self._client_id = client_id
         self._versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        """What the cluster has agreed on, such as `transaction.version` (KIP-584)."""
         self._transport: asyncio.Transport | None = None
         self._error: KafkaError | None = None
+        self._stale_at: float | None = None
+        self._retired = False
         self._next_id = 0
-        self._waiting: dict[int, tuple[type[Response], int, asyncio.Future[Response]]] = {}
+        self._waiting: dict[int, tuple[type[Response], int, asyncio.Future[Response], float]] = {}
+        """By correlation id: what the answer is, in which version, who waits for it, and since when."""
         self._writable = asyncio.Event()
         self._writable.set()
         # Where bytes arrive: the staging buffer, or the buffer of an answer that is larger than what was there.
@@ -55,24 +75,39 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
 
     @classmethod
-    async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> "Connection":
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_s: float,
+        metrics: Metrics | None = None,
+        security: "ClientSecurity | None" = None,
+    ) -> "Connection":
         """Connect and learn what the broker speaks; NetworkException says why it cannot be."""
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
+        measured = metrics or Metrics()
+        context = None if security is None else security.context
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, client_id), host, port
+                    lambda: cls(address, client_id, measured), host, port, ssl=context
                 )
         except TimeoutError:
             raise NetworkException(
                 f"{address} did not accept a connection in {timeout_s:g} s"
             ) from None
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise NetworkException(f"cannot connect to {address}: {reason}") from None
+            raise NetworkException(f"cannot connect to {address}: {_reason(error)}") from None
         try:
             await connection._learn_versions(timeout_s)
+            if security is not None:
+                await connection._log_in(security, timeout_s)
+        except (SaslAuthenticationFailed, UnsupportedSaslMechanism):
+            connection.close()
+            raise
         except ProtocolError as error:
             connection.close()
             raise NetworkException(f"{address} does not speak Kafka's protocol: {error}") from None
@@ -87,6 +122,18 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def closed(self) -> bool:
         return self._error is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its login is good for not much longer: a new connection should be used."""
+        return self._stale_at is not None and asyncio.get_running_loop().time() >= self._stale_at
+
+    def close_when_idle(self) -> None:
+        """Close as soon as nobody waits for an answer."""
+        if self._waiting:
+            self._retired = True
+        else:
+            self.close()
 
     def version_of(self, request: type[Request]) -> int:
         """The newest version of this request that both sides know."""
@@ -116,11 +163,14 @@ class Connection(asyncio.BufferedProtocol):
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Response] = loop.create_future()
-        self._waiting[correlation_id] = (request.response, version, future)
+        metrics = self._metrics
+        self._waiting[correlation_id] = (request.response, version, future, metrics.clock())
         timer = loop.call_later(timeout_s, self._time_out, type(request).__name__, timeout_s)
         future.add_done_callback(lambda _: timer.cancel())
         assert self._transport is not None
-        self._transport.write(encode_request(request, version, correlation_id, self._client_id))
+        frame = encode_request(request, version, correlation_id, self._client_id)
+        metrics.request_size.record(len(frame))
+        self._transport.write(frame)
         return future
 
     def tell(self, request: Request) -> None:
@@ -128,8 +178,19 @@ class Connection(asyncio.BufferedProtocol):
         self._check_open()
         assert self._transport is not None
         version = self.version_of(type(request))
-        self._transport.write(encode_request(request, version, self._next_id, self._client_id))
+        frame = encode_request(request, version, self._next_id, self._client_id)
+        self._metrics.request_size.record(len(frame))
+        self._transport.write(frame)
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until everything that was told is handed to the operating system."""
+        if self._transport is None or self.closed:
+            return
+        self._transport.set_write_buffer_limits(0)  # `_writable` now means that nothing is left
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._writable.wait()
 
     def close(self) -> None:
         """Close; requests that wait fail with NetworkException."""
@@ -139,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._metrics.connections_made.record(1)
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f": {exc}" if exc else ""
@@ -195,7 +257,9 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is None:
             self._fail(NetworkException(f"{self.address} answered what nobody had asked"))
             return
-        cls, version, future = waiting
+        cls, version, future, asked_at = waiting
+        self._metrics.request_latency.record((self._metrics.clock() - asked_at) * 1000)
+        self._metrics.incoming_bytes.record(len(frame))
         if cls is ApiVersionsResponse and frame[4:6] == b"\0\x23":
             version = 0  # "unsupported version" comes in the oldest layout (KIP-511)
         if future.done():
@@ -204,6 +268,8 @@ class Connection(asyncio.BufferedProtocol):
             future.set_result(decode_response(cls, memoryview(frame), version)[1])
         except ProtocolError as error:
             future.set_exception(error)
+        if self._retired and not self._waiting:
+            self.close()
 
     def _time_out(self, name: str, timeout_s: float) -> None:
         self._fail(
@@ -215,9 +281,10 @@ class Connection(asyncio.BufferedProtocol):
             self._error = error
             if self._transport is not None:
                 self._transport.abort()
+                self._metrics.connections_lost.record(1)
         waiting, self._waiting = self._waiting, {}
         self._writable.set()
-        for _, _, future in waiting.values():
+        for _, _, future, _ in waiting.values():
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen, even if its asker is gone
@@ -225,6 +292,12 @@ class Connection(asyncio.BufferedProtocol):
     def _check_open(self) -> None:
         if self._error is not None:
             raise NetworkException(str(self._error))
+
+    async def _log_in(self, security: "ClientSecurity", timeout_s: float) -> None:
+        session_ms = await security.log_in(self, timeout_s)
+        if session_ms:
+            loop = asyncio.get_running_loop()
+            self._stale_at = loop.time() + session_ms / 1000 * _FRESH_SHARE
 
     async def _learn_versions(self, timeout_s: float) -> None:
         key = ApiVersionsRequest.api_key
@@ -242,3 +315,18 @@ class Connection(asyncio.BufferedProtocol):
         self._versions = {
             each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
         }
+        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+
+
+def _reason(error: OSError) -> str:
+    """Why there is no connection, in words; asyncio's texts hold the address again, once for each that a name has."""
+    verdict = getattr(error, "verify_message", None)
+    if verdict:
+        return f"its certificate is not trusted ({verdict}); see ssl.ca.location"
+    words = getattr(error, "reason", None)
+    if isinstance(words, str):
+        return f"the TLS handshake failed ({words.replace('_', ' ').lower()}); does the listener speak TLS?"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    numbers = {error.errno} if error.errno else {int(n) for n in _ERRNO.findall(str(error))}
+    return ", ".join(os.strerror(each) for each in sorted(numbers)) or str(error)

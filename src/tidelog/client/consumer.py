@@ -11,8 +11,6 @@ for several threads.  Messages are fetched ahead in the background and decoded w
 
 What is committed without being asked for is what the reader has come back from: a message counts as done when the
 next one is asked for.  `commit()` commits everything that was handed out, the message in hand included.
-
-Absent: the group protocol of KIP-848, `read_arrow`.
 """
 
 import asyncio
@@ -26,23 +24,35 @@ from collections.abc import (
     Collection,
     Iterable,
     Mapping,
+    Sequence,
 )
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog.client.assignment import Assignment, PartitionState
+from tidelog.client.assignment import COMMITTED, Assignment, PartitionState
+from tidelog.client.classic_membership import ClassicMembership
 from tidelog.client.closing import Closing
-from tidelog.client.cluster import Cluster, note_group_error
-from tidelog.client.decoding import Deserializer, decode_chunk
+from tidelog.client.cluster import Cluster, note_coordinator_error
+from tidelog.client.consumer_membership import ConsumerMembership
+from tidelog.client.decoding import Chunk, Deserializer, Unfolding, decode_chunk
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_requests import CommittedOffset, committed_offsets, offset_commit
+from tidelog.client.group_requests import (
+    CommittedOffset,
+    GroupMetadata,
+    committed_offsets,
+    offset_commit,
+)
 from tidelog.client.membership import Listener, Membership
 from tidelog.client.message import Message
+from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
 from tidelog.client.reader import Reader
-from tidelog.client.settings import ConsumerSettings, load
+from tidelog.client.settings import ConsumerSettings, load, names_given
 from tidelog.client.subscription import Wish
-from tidelog.errors import KafkaError, SettingsError, TidelogError
+from tidelog.errors import KafkaError, SettingsError, StaleMemberEpoch, TidelogError
 from tidelog.names import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -64,13 +74,19 @@ class AsyncConsumer(Closing):
         **options: Any,
     ) -> None:
         self.settings = load(ConsumerSettings, config, options)
+        _check(self.settings, names_given(config, options))
         self.deserializers = {
             "key_deserializer": key_deserializer,
             "value_deserializer": value_deserializer,
         }
-        self.cluster = Cluster(self.settings)
-        self._fetcher = Fetcher(self.cluster, self.settings)
+        self._metrics = ConsumerMetrics()
+        self.cluster = self._make_cluster(self._metrics)
+        self._fetcher = self._make_fetcher(self._metrics)
         self.assignment: Assignment = self._fetcher.assignment
+        self._metrics.gauge("assigned-partitions", lambda: len(self.assignment.states))
+        self._metrics.gauge(
+            "records-lag-max", lambda: max(self.assignment.lag().values(), default=0)
+        )
         self.membership: Membership | None = None
         self.wish: Wish | None = None
         self._committed: dict[TopicPartition, int] = {}
@@ -138,6 +154,14 @@ class AsyncConsumer(Closing):
         for tp in partitions or list(self.assignment.states):
             self.assignment.seek(TopicPartition(*tp), time=timestamp_ms)
 
+    async def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go on where the group has committed: read again what an aborted transaction had taken."""
+        await self.seek_to_time(COMMITTED, *partitions)
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """The offset after the last message that was handed out, of each partition; what `commit()` would commit."""
+        return self.assignment.positions()
+
     async def position(self, topic: str, partition: int) -> int:
         """The offset of the next message of this partition; waits until it is known."""
         state = self.assignment.state(TopicPartition(topic, partition))
@@ -161,8 +185,9 @@ class AsyncConsumer(Closing):
     async def find_offsets(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset]:
-        """The first offset at or after a time in ms; -1 is the end, -2 the beginning."""
-        return await find_offsets(self.cluster, times)
+        """The first offset at or after a time in ms; -1 is the end that this consumer can read to, -2 the beginning."""
+        isolation = int(self.settings.isolation_level == "read_committed")
+        return await find_offsets(self.cluster, times, isolation)
 
     # How far.
 
@@ -173,33 +198,69 @@ class AsyncConsumer(Closing):
         given = self.assignment.positions() if offsets is None else offsets
         await self._commit(given)
 
+    async def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is to its group, for `Producer.send_offsets`; tells a member that was replaced from its successor."""
+        if self.membership is None:
+            return GroupMetadata(self._group())
+        return self.membership.metadata
+
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed for these partitions, or for all that are assigned."""
         wanted = [TopicPartition(*tp) for tp in partitions] or list(self.assignment.states)
 
         async def ask() -> dict[TopicPartition, CommittedOffset]:
-            return await committed_offsets(self.cluster, self._group(), wanted)
+            stable = self.settings.isolation_level == "read_committed"
+            return await committed_offsets(
+                self.cluster, self._group(), wanted, require_stable=stable
+            )
 
         return await self._at_group(ask)
+
+    def metrics(self) -> dict[str, float]:
+        """What the consumer has measured of itself, under the names of Kafka's manual."""
+        return self._metrics.read()
 
     # Messages.
 
     async def poll(self, max_records: int | None = None, timeout: float = 0.0) -> list[Message]:
         """Up to `max_records` messages; waits at most `timeout` seconds for the first."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
         wanted = max_records or self.settings.max_poll_records
-        while True:
-            self._ready.clear()
-            found = await self._poll_once(wanted)
-            left = until - loop.time()
-            if found or left <= 0:
-                return found
-            try:
-                async with asyncio.timeout(left):
-                    await self._ready.wait()
-            except TimeoutError:
-                pass
+        return await self.look(lambda: self.reader.take(wanted), timeout)
+
+    async def read_arrow(
+        self,
+        max_records: int | None = None,
+        timeout: float = 0.0,
+        columns: Sequence[str] | None = None,
+    ) -> "pa.Table":
+        """What there is as one table of up to `max_records` rows; waits at most `timeout` seconds for the first.
+
+        It may be fewer although more are there: a table has about `prefetch.max.bytes` at most.  Keys and values are bytes, whatever the deserializers.  It may be mixed with `poll` and with iteration.
+        """
+        from tidelog.client.columnar import ROWS, ColumnReader
+
+        reader = ColumnReader.beside(self.reader, columns)
+        most = self.settings.prefetch_max_bytes
+        return await self.look(lambda: reader.take_table(max_records or ROWS, most), timeout)
+
+    async def arrow_batches(
+        self, columns: Sequence[str] | None = None
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """Everything as Arrow's record batches, without end, as iteration gives messages."""
+        from tidelog.client.columnar import ROWS, ColumnReader
+
+        reader = ColumnReader.beside(self.reader, columns)
+        while not self.closed:
+            if (state := await self.look(reader.next_state, 3600.0)) is not None:
+                for batch in reader.take_rows(state, ROWS):
+                    yield batch
+
+    async def next_chunk(self, timeout: float = 0.0) -> tuple[Chunk, int] | None:
+        """What one fetch brought for one partition, as it came, and the offset after it; waits at most `timeout` seconds.
+
+        For whoever passes batches on or counts them without decoding.  It must not be mixed with `poll`.
+        """
+        return await self.look(self._take_chunk, timeout)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self.closed:
@@ -224,26 +285,60 @@ class AsyncConsumer(Closing):
             await self._fetcher.close()
             await self.cluster.close()
 
+    def abandon(self) -> None:
+        self.cluster.abandon()
+
     # The rest is for the blocking face and for ourselves.
 
-    def decode(self, state: PartitionState) -> bool:
+    def decode(self, state: PartitionState, unfolding: Unfolding) -> bool:
         """Decode the next chunk of the partition into `state.messages`; False if there is none."""
         epoch = state.epoch
         chunk = self.assignment.next_chunk(state)
         if chunk is None:
             return False
         # The fetcher has seen the checksums already.
-        messages = decode_chunk(chunk, check_crcs=False, **self.deserializers)
+        messages = decode_chunk(chunk, check_crcs=False, unfolding=unfolding, **self.deserializers)
+        self.count_consumed(len(messages), len(chunk.records))
         if state.epoch == epoch:
             state.messages = iter(messages)
         return True
+
+    def _take_chunk(self) -> tuple[Chunk, int] | None:
+        state = self.assignment.next_state(None)
+        chunk = None if state is None else self.assignment.next_chunk(state)
+        if state is None or chunk is None:
+            return None
+        state.position = state.messages_end
+        self._metrics.bytes_consumed.record(len(chunk.records))
+        return chunk, state.messages_end
+
+    def count_consumed(self, records: int, size: int) -> None:
+        """Records were decoded to be handed out; from any thread."""
+        self._metrics.consumed.record(records)
+        self._metrics.bytes_consumed.record(size)
 
     def polled(self) -> None:
         """The reader is alive; from any thread."""
         if self.membership is not None:
             self.membership.polled()
 
-    async def _poll_once(self, wanted: int) -> list[Message]:
+    async def look(self, take: Callable[[], T], timeout: float) -> T:
+        """What `take` finds, as soon as there is something, or in the end nothing."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while True:
+            self._ready.clear()
+            found = await self._poll_once(take)
+            left = until - loop.time()
+            if found or left <= 0:
+                return found
+            try:
+                async with asyncio.timeout(left):
+                    await self._ready.wait()
+            except TimeoutError:
+                pass
+
+    async def _poll_once(self, take: Callable[[], T]) -> T:
         self.reader.settle()
         self.polled()
         while self.assignment.calls:
@@ -255,7 +350,15 @@ class AsyncConsumer(Closing):
             finally:
                 call.done()
         self.assignment.check()
-        return self.reader.take(wanted)
+        return take()
+
+    # What a consumer does otherwise whose group is kept by another cluster.
+
+    def _make_fetcher(self, metrics: ConsumerMetrics) -> Fetcher:
+        return Fetcher(self.cluster, self.settings, metrics)
+
+    def _make_cluster(self, metrics: ConsumerMetrics) -> Cluster:
+        return Cluster(self.settings, metrics=metrics)
 
     def _subscribe(
         self,
@@ -270,8 +373,13 @@ class AsyncConsumer(Closing):
         self.wish = wish
         if self.settings.group_id:
             if self.membership is None:
-                self.membership = Membership(
-                    self.cluster, self.settings, self.assignment, revoking=self._before_revocation
+                modern = self.settings.group_protocol == "consumer"
+                self.membership = (ConsumerMembership if modern else ClassicMembership)(
+                    self.cluster,
+                    self.settings,
+                    self.assignment,
+                    self._metrics,
+                    revoking=self._before_revocation,
                 )
             self.membership.on_assigned = on_assigned
             self.membership.on_revoked = on_revoked
@@ -351,17 +459,26 @@ class AsyncConsumer(Closing):
         async def ask() -> None:
             if member is None:
                 await offset_commit(self.cluster, group, wanted)
-            else:
+                return
+            generation = member.generation
+            try:
                 await offset_commit(
                     self.cluster,
                     group,
                     wanted,
-                    generation=member.generation,
+                    generation=generation,
                     member_id=member.member_id,
                     instance_id=member.instance_id,
                 )
+            except StaleMemberEpoch:
+                if member.generation > generation:  # it was raised meanwhile (KIP-848)
+                    await ask()
+                else:
+                    raise
 
+        asked_at = self._metrics.clock()
         await self._at_group(ask)
+        self._metrics.commit_latency.record((self._metrics.clock() - asked_at) * 1000)
         self._committed |= {tp: each.offset for tp, each in wanted.items()}
 
     async def _at_group(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -369,7 +486,7 @@ class AsyncConsumer(Closing):
             try:
                 return await ask()
             except KafkaError as error:
-                note_group_error(self.cluster, self._group(), error.code)
+                note_coordinator_error(self.cluster, self._group(), error.code)
                 raise
 
         return await self.cluster.retrying(attempt)
@@ -380,3 +497,21 @@ class AsyncConsumer(Closing):
                 "group.id is not set, so there is nothing to commit to; give the consumer one"
             )
         return self.settings.group_id
+
+
+def _check(settings: ConsumerSettings, given: set[str]) -> None:
+    """With the protocol of KIP-848 the broker decides what members decided before."""
+    if settings.group_protocol == "consumer":
+        theirs = given & {
+            "partition.assignment.strategy",
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+        }
+        if theirs:
+            raise SettingsError(
+                f"{', '.join(sorted(theirs))} cannot be set with group.protocol=consumer: that is the broker's"
+            )
+    elif settings.group_remote_assignor:
+        raise SettingsError(
+            f"group.remote.assignor={settings.group_remote_assignor!r} needs group.protocol=consumer"
+        )

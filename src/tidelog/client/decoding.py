@@ -10,14 +10,19 @@ from typing import Any, NamedTuple
 
 from tidelog.client.message import Message
 from tidelog.errors import CorruptMessage
-from tidelog.kernel import check_batch, decode_records
+from tidelog.kernel import check_batch, decode_messages, decode_records
+from tidelog.kernel.primitives import Buffer
 from tidelog.names import TopicPartition
-from tidelog.records.batch import BatchHeader, iterate_batches, records_of
+from tidelog.records.batch import HEADER_BYTES, BatchHeader, iterate_batches, records_of
+from tidelog.records.compression import Codec, decompress_into
 from tidelog.records.control import control_type
 
 Deserializer = Callable[[bytes], Any]
 
 _ABORT = 0
+
+_KEPT_BYTES = 8 * 1024 * 1024
+"""A buffer that is larger is given back when it is not needed."""
 
 
 class Chunk(NamedTuple):
@@ -31,39 +36,80 @@ class Chunk(NamedTuple):
     high_watermark: int
 
 
+class Unfolding:
+    """Unfolds batches one behind the other into one buffer, for one reader, who uses it again and again."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._used = 0
+
+    def unfold(self, codec: Codec, data: memoryview) -> tuple[bytearray, int, int]:
+        """Where the unfolded bytes are, until `clear`."""
+        start = self._used
+        self._used = decompress_into(codec, data, self._buffer, start)
+        return self._buffer, start, self._used
+
+    def clear(self) -> None:
+        """What was unfolded is not needed any more."""
+        self._used = 0
+        if len(self._buffer) > _KEPT_BYTES:
+            self._buffer = bytearray()
+
+
 def decode_chunk(
     chunk: Chunk,
     *,
     check_crcs: bool = True,
     key_deserializer: Deserializer | None = None,
     value_deserializer: Deserializer | None = None,
+    unfolding: Unfolding | None = None,
 ) -> list[Message]:
     """The messages of a chunk from its fetch offset on."""
     topic, partition = chunk.partition
     first = chunk.fetch_offset
-    aborted = _Aborted(chunk.aborted) if chunk.aborted is not None else None
+    aborted = Aborted(chunk.aborted) if chunk.aborted else None
+    unfolding = unfolding or Unfolding()
+    unfolding.clear()  # if the one before did not come to its end
     found: list[Message] = []
     for pos, header in iterate_batches(chunk.records):
         if check_crcs:
             _check(chunk, pos, header)
         if aborted is not None and aborted.hides(chunk.records, pos, header):
             continue
-        if header.is_control or header.last_offset < first:
+        if header.is_control or header.last_offset < first or not header.count:
             continue
-        rows = decode_records(*records_of(chunk.records, pos, header))
-        if header.base_offset < first:
-            rows = [row for row in rows if row[0] >= first]
-        if header.is_log_append_time:
-            stamp = header.max_timestamp
-            rows = [(row[0], stamp, row[2], row[3], row[4]) for row in rows]
-        make = tuple.__new__  # what a NamedTuple does, without the call in between
-        found += [make(Message, (topic, partition, *row)) for row in rows]
+        buffer, start, end = records_in(chunk.records, pos, header, unfolding)
+        stamp = header.max_timestamp if header.is_log_append_time else -1
+        found += decode_messages(
+            Message,
+            topic,
+            partition,
+            buffer,
+            start,
+            end,
+            header.count,
+            header.base_offset,
+            header.base_timestamp,
+            first,
+            stamp,
+        )
+        unfolding.clear()
     if key_deserializer is not None or value_deserializer is not None:
         return [_deserialized(each, key_deserializer, value_deserializer) for each in found]
     return found
 
 
-class _Aborted:
+def records_in(
+    records: memoryview, pos: int, header: BatchHeader, unfolding: Unfolding
+) -> tuple[Buffer, int, int]:
+    """Where the uncompressed records of the batch at `pos` are."""
+    start, end = pos + HEADER_BYTES, pos + header.size
+    if header.codec is Codec.NONE:
+        return records, start, end
+    return unfolding.unfold(header.codec, records[start:end])
+
+
+class Aborted:
     """Walks the list of aborted transactions along with the batches."""
 
     def __init__(self, transactions: tuple[tuple[int, int], ...]) -> None:

@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import cast
 
 from tidelog.client.assignment import COMMITTED, Assignment, PartitionState
-from tidelog.client.cluster import FETCH, Cluster, note_group_error
+from tidelog.client.cluster import FETCH, Cluster, note_coordinator_error
 from tidelog.client.decoding import Chunk
 from tidelog.client.fetching import fetch_request, fetched
 from tidelog.client.group_requests import committed_offsets
+from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.offsets import EARLIEST, LATEST, find_offsets
 from tidelog.client.settings import ConsumerSettings
 from tidelog.errors import (
@@ -33,8 +34,11 @@ _log = logging.getLogger(__name__)
 class Fetcher:
     """Keeps an assignment supplied; lives on one loop."""
 
-    def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: ConsumerSettings, metrics: ConsumerMetrics
+    ) -> None:
         self._cluster = cluster
+        self._metrics = metrics
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -115,14 +119,19 @@ class Fetcher:
             max(1, min(settings.fetch_max_bytes, room)),
             settings.max_partition_fetch_bytes,
         )
+        asked_at = self._loop.time()
         answer = cast(
             FetchResponse,
             await self._cluster.ask(node, request, purpose=FETCH, at_most=at_most),
         )
+        self._metrics.fetch_latency.record((self._loop.time() - asked_at) * 1000)
+        self._metrics.throttled.record(answer.throttle_time_ms)
         if answer.error_code:
             raise error_of(answer.error_code)
         stale: set[str] = set()
+        size = 0
         for tp, data in fetched(self._cluster, answer):
+            size += len(data.records or b"")
             if tp not in places:
                 continue
             offset, epoch = places[tp]
@@ -130,6 +139,7 @@ class Fetcher:
                 await self._refused(tp, offset, epoch, data.error_code, stale)
             else:
                 self._received(tp, offset, epoch, data)
+        self._metrics.fetch_size.record(size)
         if stale:
             self._pause(node)
             await self._quietly_refresh(stale)
@@ -223,19 +233,7 @@ class Fetcher:
         group = self._settings.group_id
         committed = {}
         if group and wanted:
-            partitions = [state.partition for state, _, _ in wanted]
-
-            async def ask() -> dict[TopicPartition, int]:
-                try:
-                    found = await committed_offsets(
-                        self._cluster, group, partitions, require_stable=bool(self._isolation)
-                    )
-                except KafkaError as error:
-                    note_group_error(self._cluster, group, error.code)
-                    raise
-                return {tp: each.offset for tp, each in found.items()}
-
-            committed = await self._cluster.retrying(ask)
+            committed = await self._committed(group, [state.partition for state, _, _ in wanted])
         for state, _, epoch in wanted:
             tp = state.partition
             if tp in committed:
@@ -247,6 +245,21 @@ class Fetcher:
                 )
             elif state.epoch == epoch:
                 state.sought = _time_of(self._settings.reset)
+
+    async def _committed(
+        self, group: str, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        async def ask() -> dict[TopicPartition, int]:
+            try:
+                found = await committed_offsets(
+                    self._cluster, group, partitions, require_stable=bool(self._isolation)
+                )
+            except KafkaError as error:
+                note_coordinator_error(self._cluster, group, error.code)
+                raise
+            return {tp: each.offset for tp, each in found.items()}
+
+        return await self._cluster.retrying(ask)
 
     async def _place_by_time(self, wanted: list[tuple[PartitionState, int, int]]) -> None:
         by_time = [each for each in wanted if each[1] != COMMITTED]

@@ -30,6 +30,15 @@ class CommittedOffset(NamedTuple):
     metadata: str
 
 
+class GroupMetadata(NamedTuple):
+    """Who commits offsets in a transaction: a member of a group in a generation, so that a member that was replaced cannot."""
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 async def offset_commit(
     cluster: Cluster,
     group: str,

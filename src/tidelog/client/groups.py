@@ -5,11 +5,22 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from tidelog.client.closing import Closing
-from tidelog.client.cluster import Cluster, note_group_error
+from tidelog.client.cluster import Cluster, note_coordinator_error
 from tidelog.client.group_protocol import decode_assignment
 from tidelog.client.group_requests import CommittedOffset, committed_offsets, offset_commit
-from tidelog.errors import KafkaError, ProtocolError, error_of
+from tidelog.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersion,
+    error_of,
+)
 from tidelog.names import TopicPartition
+from tidelog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from tidelog.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumers
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -30,6 +41,9 @@ from tidelog.protocol.messages.offset_delete import (
 )
 
 T = TypeVar("T")
+
+_DEAD = "Dead"
+"""How old brokers describe a group that is not there, or is of the new protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,8 @@ class GroupDescription:
     protocol_type: str
     assignor: str
     members: tuple[MemberDescription, ...]
+    type: str = "classic"
+    """`consumer` where the broker assigns (KIP-848)."""
 
 
 class AsyncGroups(Closing):
@@ -93,9 +109,16 @@ class AsyncGroups(Closing):
         for group in groups:
             await self._at(group, self._delete)
 
-    async def group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Everything the group has committed."""
-        return await self._at(group, lambda group: committed_offsets(self._cluster, group, None))
+    async def group_offsets(
+        self, group: str, *, require_stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Everything the group has committed; if stable, after transactions that are being ended have been."""
+        return await self._at(
+            group,
+            lambda group: committed_offsets(
+                self._cluster, group, None, require_stable=require_stable
+            ),
+        )
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets in the group's place; it must have no members."""
@@ -139,8 +162,25 @@ class AsyncGroups(Closing):
         request = DescribeGroupsRequest(groups=[group])
         answer = cast(DescribeGroupsResponse, await self._cluster.ask_coordinator(group, request))
         found = answer.groups[0]
+        if found.error_code == GroupIdNotFound.code or found.group_state == _DEAD:
+            modern = await self._describe_consumers(group)
+            if modern is not None:
+                return modern
         self._check(group, found.error_code)
         return _description(found)
+
+    async def _describe_consumers(self, group: str) -> GroupDescription | None:
+        """A group of the new protocol; None if it is none, or if the broker does not know of such."""
+        request = ConsumerGroupDescribeRequest(group_ids=[group])
+        try:
+            answer = await self._cluster.ask_coordinator(group, request)
+        except UnsupportedVersion:
+            return None
+        found = cast(ConsumerGroupDescribeResponse, answer).groups[0]
+        if found.error_code == GroupIdNotFound.code:
+            return None
+        self._check(group, found.error_code)
+        return _consumers(found)
 
     async def _delete(self, group: str) -> None:
         request = DeleteGroupsRequest(groups_names=[group])
@@ -152,7 +192,7 @@ class AsyncGroups(Closing):
             try:
                 return await action(group)
             except KafkaError as error:
-                note_group_error(self._cluster, group, error.code)
+                note_coordinator_error(self._cluster, group, error.code)
                 raise
 
         return await self._cluster.retrying(ask)
@@ -184,4 +224,31 @@ def _description(found: DescribedGroup) -> GroupDescription:
         found.protocol_type,
         found.protocol_data,
         tuple(members),
+    )
+
+
+def _consumers(found: DescribedConsumers) -> GroupDescription:
+    members = []
+    for each in found.members:
+        assigned = [
+            TopicPartition(topic.topic_name, partition)
+            for topic in each.assignment.topic_partitions
+            for partition in topic.partitions
+        ]
+        members.append(
+            MemberDescription(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                tuple(sorted(assigned)),
+            )
+        )
+    return GroupDescription(
+        found.group_id,
+        found.group_state,
+        "consumer",
+        found.assignor_name,
+        tuple(members),
+        "consumer",
     )

@@ -6,7 +6,12 @@
 
 `send` returns at once with a `Delivery`; records gather into batches, which a background task sends.  `AsyncProducer`
 (as `tidelog.aio.Producer`) is the same on the caller's own loop: `await` its `send`, and await the delivery.
-Absent: transactions.
+
+With a transactional id everything is sent in transactions, whole or not at all:
+
+    with producer.transaction():
+        producer.send("orders", b"...")
+        producer.send_offsets(consumer.positions(), consumer.group_metadata())
 """
 
 import asyncio
@@ -15,19 +20,27 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from tidelog.client.accumulator import Accumulator, BufferFull
-from tidelog.client.background import Blocking, LoopThread
+from tidelog.client.background import Blocking, LoopThread, blocking, drop
 from tidelog.client.batch import Batch, Delivery
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
+from tidelog.client.group_requests import CommittedOffset, GroupMetadata
+from tidelog.client.metrics import ProducerMetrics
+from tidelog.client.observing import Observer, standard_observer
 from tidelog.client.partitioning import Partitioner, partition_of
 from tidelog.client.sender import Sender
 from tidelog.client.settings import ProducerSettings, load
+from tidelog.client.transaction_blocks import AsyncTransactionBlock, TransactionBlock
+from tidelog.client.transactions import Transactions
 from tidelog.clock import Clock, SystemClock
 from tidelog.errors import RequestTimedOut, SettingsError, TidelogError, UnknownTopicOrPartition
+from tidelog.kernel import COMPILED
+from tidelog.names import TopicPartition
 
 Serializer = Callable[[Any], bytes | None]
 Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
@@ -54,19 +67,40 @@ class AsyncProducer(Closing):
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
         clock: Clock | None = None,
+        audit: Observer | bool = False,
         **options: Any,
     ) -> None:
+        """`audit` counts what is delivered: True for `tidelog.audit`'s way, or an observer of your own."""
         self.settings = load(ProducerSettings, config, options)
         _check(self.settings)
         self._clock = clock or SystemClock()
         self._serialize_key = key_serializer
         self._serialize_value = value_serializer
         self._partitioner = partitioner
-        self.cluster = Cluster(self.settings, auto_create=True)
-        self.accumulator = Accumulator(self.settings, self._clock, self._wake)
-        self._sender = Sender(self.cluster, self.accumulator, self.settings, self._clock)
-        self.now_ms = self._clock.now_ms
+        self._metrics = ProducerMetrics()
+        self.cluster = Cluster(self.settings, auto_create=True, metrics=self._metrics)
+        self._observer = standard_observer() if audit is True else audit or None
+        self._stamp = () if self._observer is None else self._observer.stamp
+        self.accumulator = Accumulator(self.settings, self._clock, self._wake, self._stamp)
+        self._sender = Sender(
+            self.cluster,
+            self.accumulator,
+            self.settings,
+            self._clock,
+            self._metrics,
+            None if self._observer is None else self._observer.delivered,
+        )
+        self._metrics.gauge("buffer-total-bytes", lambda: self.settings.buffer_memory)
+        self._metrics.gauge(
+            "buffer-available-bytes",
+            lambda: self.settings.buffer_memory - self.accumulator.used_bytes,
+        )
+        self.transactions = self._sender.transactions
+        self.plain = COMPILED and not (key_serializer or value_serializer or partitioner)
+        """Whether a record may be added to an open draft as it is; interpreted, that needs the lock."""
         self.closed = False
+        if self._observer is not None:
+            self._observer.begin(self)
 
     async def send(
         self,
@@ -78,6 +112,12 @@ class AsyncProducer(Closing):
         partition: int | None = None,
     ) -> Delivery:
         """Queue a record; waits only for metadata the first time, and for memory when there is none."""
+        if partition is None and not headers and self.plain and not self.closed:
+            drafts = self.accumulator.drafts.get(topic)
+            if drafts is not None:
+                delivery = drafts.add(value, key, timestamp)
+                if delivery is not None:
+                    return delivery
         if topic not in self.cluster.topics:
             await self.learn(topic)
         deadline = None
@@ -97,25 +137,115 @@ class AsyncProducer(Closing):
         """Queue a set of messages; they travel in one batch as far as they fit."""
         return [await self.send(topic, value, key=key, partition=partition) for value in values]
 
+    async def send_batch(self, topic: str, partition: int, data: bytearray) -> Batch:
+        """Queue a whole encoded batch (v2, no gaps) as it is; its records are not looked at, and `data` is ours from now on.
+
+        What becomes of it is told by the batch: `wait_done` it, then look at its `error` and `base_offset`.
+        """
+        if self.closed:
+            raise TidelogError("the producer is closed, or was made before this process was forked")
+        if self.transactions is not None:
+            self.transactions.check_open()
+        if topic not in self.cluster.topics:
+            await self.learn(topic)
+        deadline = self._clock.monotonic() + self.settings.max_block_ms / 1000
+        while True:
+            try:
+                return self.accumulator.put(topic, partition, data)
+            except BufferFull:
+                if self._clock.monotonic() >= deadline:
+                    raise self.out_of_memory() from None
+            await self._room()
+
     async def flush(self) -> None:
         """Send everything now and wait until it is settled; failures are told by the deliveries."""
         for batch in self.accumulator.seal_all():
-            await _done(batch)
+            await wait_done(batch)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of the topic."""
         return list((await self.learn(topic)).partitions)
 
+    # Transactions.
+
+    def transaction(self) -> AsyncTransactionBlock:
+        """`async with` it: a transaction that commits if the block ends well, and aborts if not."""
+        return AsyncTransactionBlock(self)
+
+    async def init_transactions(self) -> None:
+        """Fence older producers of the same transactional id, and end what they left open; `begin` does so if need be."""
+        await self._transactional().init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on belongs to it."""
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Send everything, and make it visible at once; TransactionFailed if that cannot be, and it must be aborted."""
+        mine = self._transactional()
+        if self._observer is not None:
+            await self.flush()
+            await self._observer.committing()
+        mine.begin_commit()
+        await self.flush()
+        await mine.finish_commit()
+        if self._observer is not None:
+            self._observer.ended(committed=True)
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and have readers of committed records never see the rest."""
+        mine = self._transactional()
+        mine.begin_abort()
+        await self.flush()
+        await mine.finish_abort()
+        if self._observer is not None:
+            self._observer.ended(committed=False)
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        group: GroupMetadata | str,
+    ) -> None:
+        """Commit a group's offsets with the transaction; the group is a consumer's `group_metadata()`, or a bare name."""
+        wanted = {
+            TopicPartition(*tp): CommittedOffset(each, "") if isinstance(each, int) else each
+            for tp, each in offsets.items()
+        }
+        named = GroupMetadata(group) if isinstance(group, str) else group
+        await self._transactional().send_offsets(wanted, named)
+
+    def _transactional(self) -> Transactions:
+        if self.closed:
+            raise TidelogError("the producer is closed, or was made before this process was forked")
+        if self.transactions is None:
+            raise SettingsError("transactional.id is not set; give the producer one")
+        return self.transactions
+
+    def metrics(self) -> dict[str, float]:
+        """What the producer has measured of itself, under the names of Kafka's manual."""
+        return self._metrics.read()
+
     async def close(self) -> None:
         """Flush, then let go of the brokers; calling it again does nothing."""
         if self.closed:
             return
-        self.closed = True
         try:
+            if self.transactions is not None and self.transactions.may_send:
+                await self._abort_quietly()
+            if self._observer is not None:
+                await self.flush()
+                await self._observer.closing()
+            self.closed = True
             await self.flush()
+            if self.settings.acks_number == 0:
+                await self.cluster.drain(_LAST_WAIT_S)  # nobody has told that it left
         finally:
+            self.closed = True
             await self._sender.close()
             await self.cluster.close()
+
+    def abandon(self) -> None:
+        self.cluster.abandon()
 
     # What both faces share.
 
@@ -131,6 +261,8 @@ class AsyncProducer(Closing):
         """Queue a record if that can be done at once; from any thread."""
         if self.closed:
             raise TidelogError("the producer is closed, or was made before this process was forked")
+        if self.transactions is not None:
+            self.transactions.check_open()
         info = self.cluster.topics.get(topic)
         if info is None:
             raise _MetadataMissing
@@ -154,15 +286,23 @@ class AsyncProducer(Closing):
                 partition = partition_of(key, len(info.candidates))
         if headers:
             headers = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        if self._stamp:
+            headers = (*headers, *self._stamp)
         return self.accumulator.append(
             topic,
             partition,
             info.candidates,
-            self.now_ms() if timestamp is None else timestamp,
+            timestamp,
             key,
             value,
             headers,  # type: ignore[arg-type]  # a tuple by now, or empty
         )
+
+    async def send_encoded(self, topic: str, value: bytes, key: bytes) -> Delivery:
+        """Queue a record past the serialisers, the partitioner and the stamps: for an observer's own records."""
+        info = await self.learn(topic)
+        number = partition_of(key, len(info.candidates))
+        return self.accumulator.append(topic, number, info.candidates, None, key, value, ())
 
     async def learn(self, topic: str) -> TopicInfo:
         """The topic's metadata, waited for at most max.block.ms."""
@@ -177,12 +317,20 @@ class AsyncProducer(Closing):
     def _wake(self) -> None:
         self._sender.wake()
 
+    async def _abort_quietly(self) -> None:
+        """Nobody has ended the transaction: do not let readers wait until its time is over."""
+        try:
+            async with asyncio.timeout(_LAST_WAIT_S):
+                await self.abort_transaction()
+        except (TidelogError, TimeoutError) as error:
+            _log.warning("the transaction that was open could not be aborted: %s", error)
+
     async def _room(self) -> None:
         """Wait until a batch is done."""
         batch = next(iter(self.accumulator.pending), None)
         if batch is not None:
             self.accumulator.seal_all()
-            await _done(batch)
+            await wait_done(batch)
 
 
 class Producer(Blocking[AsyncProducer]):
@@ -195,6 +343,7 @@ class Producer(Blocking[AsyncProducer]):
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
+        audit: Observer | bool = False,
         **options: Any,
     ) -> None:
         def make() -> AsyncProducer:
@@ -203,14 +352,14 @@ class Producer(Blocking[AsyncProducer]):
                 key_serializer=key_serializer,
                 value_serializer=value_serializer,
                 partitioner=partitioner,
+                audit=audit,
                 **options,
             )
 
         super().__init__(make, "tidelog-producer")
         self._append = self._core.append
-        self._add = self._core.accumulator.add_to_sticky
-        self._now_ms = self._core.now_ms
-        self._plain = value_serializer is None and partitioner is None
+        self._drafts = self._core.accumulator.drafts
+        self._plain = self._core.plain
         self._finish_with(partial(_send_the_rest, self._thread, self._core))
         os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
 
@@ -224,16 +373,12 @@ class Producer(Blocking[AsyncProducer]):
         partition: int | None = None,
     ) -> Delivery:
         """Queue a record; blocks only for metadata the first time, and for memory when there is none."""
-        if (
-            key is None
-            and partition is None
-            and self._plain
-            and not headers
-            and type(value) is bytes
-        ):
-            delivery = self._add(topic, self._now_ms() if timestamp is None else timestamp, value)
-            if delivery is not None:
-                return delivery
+        if partition is None and not headers and self._plain:
+            drafts = self._drafts.get(topic)
+            if drafts is not None:
+                delivery = drafts.add(value, key, timestamp)
+                if delivery is not None:
+                    return delivery
         try:
             return self._append(topic, value, key, headers, timestamp, partition)
         except (_MetadataMissing, BufferFull):
@@ -247,10 +392,10 @@ class Producer(Blocking[AsyncProducer]):
         if key is not None or partition is not None or not self._plain:
             return [self.send(topic, value, key, (), None, partition) for value in values]
         everything = values if isinstance(values, list | tuple) else list(values)
-        add_many = self._core.accumulator.add_many_to_sticky
         deliveries: list[Delivery] = []
         while len(deliveries) < len(everything):
-            some = add_many(topic, self._now_ms(), everything, len(deliveries))
+            drafts = self._drafts.get(topic)
+            some = drafts.add_many(everything, len(deliveries)) if drafts is not None else []
             # What has no room there, or is not plain bytes, goes the long way, which makes room.
             deliveries += some or [self.send(topic, everything[len(deliveries)])]
         return deliveries
@@ -263,14 +408,32 @@ class Producer(Blocking[AsyncProducer]):
             if not batch.wait(left):
                 raise TimeoutError(f"not everything was acknowledged within {timeout} s")
 
-    def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of the topic."""
-        return self._thread.run(self._core.partitions_for(topic))
+    def metrics(self) -> dict[str, float]:
+        """What the producer has measured of itself, under the names of Kafka's manual."""
+        return self._core.metrics()
+
+    def transaction(self) -> TransactionBlock:
+        """`with` it: a transaction that commits if the block ends well, and aborts if not."""
+        return TransactionBlock(self)
+
+    def commit_transaction(self) -> None:
+        """Send everything, and make it visible at once; TransactionFailed if that cannot be, and it must be aborted."""
+        self._core.accumulator.seal_all()  # encoded in this thread
+        self._thread.run(self._core.commit_transaction())
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop what was not sent, and have readers of committed records never see the rest."""
+        self._thread.run(self._core.abort_transaction(), timeout)
+
+    partitions_for = blocking(AsyncProducer.partitions_for)
+    init_transactions = blocking(AsyncProducer.init_transactions)
+    begin_transaction = blocking(AsyncProducer.begin_transaction)
+    send_offsets = blocking(AsyncProducer.send_offsets)
 
     def close(self) -> None:
-        """Flush, then let go of the brokers; calling it again does nothing."""
+        """Flush, then let go of the brokers; calling it again does nothing.  A transaction that is open is aborted."""
         self._plain = False  # so that `send` asks whether it is closed
-        if not self._core.closed:
+        if not self._core.closed and self._core.transactions is None:
             self.flush()
         super().close()
 
@@ -299,6 +462,10 @@ def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
     try:
         if core.closed or thread.is_current:
             return
+        if core.transactions is not None:
+            with suppress(TidelogError, TimeoutError):
+                thread.run(core.close(), _LAST_WAIT_S)  # aborts what nobody has committed
+            return
         until = time.monotonic() + _LAST_WAIT_S
         batches = core.accumulator.seal_all()
         lost = sum(
@@ -310,7 +477,7 @@ def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
                 lost,
             )
     finally:
-        thread.stop()
+        drop(thread, core)
 
 
 def _after_fork(producer: "weakref.ref[Producer]") -> None:
@@ -319,6 +486,10 @@ def _after_fork(producer: "weakref.ref[Producer]") -> None:
 
 
 def _check(settings: ProducerSettings) -> None:
+    if settings.transactional_id and not settings.idempotent:
+        raise SettingsError(
+            f"transactional.id={settings.transactional_id!r} needs acks=all and enable.idempotence=true"
+        )
     if settings.idempotent and settings.max_in_flight > 5:
         raise SettingsError(
             f"max.in.flight.requests.per.connection={settings.max_in_flight} must be at most 5 with "
@@ -336,7 +507,8 @@ def _octets(what: str, value: Any) -> bytes | None:
     )
 
 
-async def _done(batch: Batch) -> None:
+async def wait_done(batch: Batch) -> None:
+    """Wait until it is known what became of the batch."""
     if batch.done:
         return
     loop = asyncio.get_running_loop()

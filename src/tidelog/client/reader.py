@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 
 from tidelog.client.assignment import Assignment, PartitionState
+from tidelog.client.decoding import Unfolding
 from tidelog.client.message import Message
 from tidelog.names import TopicPartition
 
@@ -14,25 +15,26 @@ class Reader:
     def __init__(
         self,
         assignment: Assignment,
-        decode: Callable[[PartitionState], bool],
+        decode: Callable[[PartitionState, Unfolding], bool],
         mine: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
-        self._assignment = assignment
+        self.assignment = assignment
         self._decode = decode
         self._mine = mine
-        self._touched: list[PartitionState] = []
+        self.unfolding = Unfolding()
+        self.touched: list[PartitionState] = []
 
     def settle(self) -> None:
         """The caller is back: it is done with what it had."""
-        for state in self._touched:
+        for state in self.touched:
             state.settled = state.position
-        self._touched.clear()
+        self.touched.clear()
 
     def next_state(self) -> PartitionState | None:
         """A partition whose `messages` can be iterated."""
-        while (state := self._assignment.next_state(self._mine)) is not None:
-            if state.messages is not None or self._decode(state):
-                self._touched.append(state)
+        while (state := self.assignment.next_state(self._mine)) is not None:
+            if state.messages is not None or self._decode(state, self.unfolding):
+                self.touched.append(state)
                 return state
         return None
 

@@ -62,6 +62,46 @@ class ClientSettings(Section):
         check=at_least(1),
     )
 
+    security_protocol: str = setting(
+        "security.protocol",
+        "PLAINTEXT",
+        doc="Whether connections are encrypted (SSL), and whether the client logs in (SASL).",
+        check=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    sasl_mechanism: str = setting(
+        "sasl.mechanism",
+        "SCRAM-SHA-256",
+        doc="How the client logs in.",
+        check=one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+    )
+    sasl_username: str = setting("sasl.username", "", doc="Whose login it is.")
+    sasl_password: str = setting("sasl.password", "", doc="The password.", secret=True)
+    sasl_oauthbearer_token: str = setting(
+        "sasl.oauthbearer.token", "", doc="A signed token for OAUTHBEARER.", secret=True
+    )
+    ssl_ca_location: str = setting(
+        "ssl.ca.location",
+        "",
+        doc="PEM file of the roots that a broker's certificate is checked against; the system's without.",
+    )
+    ssl_certificate_location: str = setting(
+        "ssl.certificate.location", "", doc="PEM file of the client's certificate, for mutual TLS."
+    )
+    ssl_key_location: str = setting(
+        "ssl.key.location", "", doc="PEM file of its key; the certificate's file without."
+    )
+    ssl_key_password: str = setting("ssl.key.password", "", doc="Password of the key.", secret=True)
+    ssl_endpoint_identification_algorithm: str = setting(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        doc="`https` checks that a broker's certificate is for its host; `none` does not.",
+        check=one_of("https", "none", ""),
+    )
+
+    @property
+    def ssl_check_host(self) -> bool:
+        return self.ssl_endpoint_identification_algorithm == "https"
+
     @property
     def request_timeout_s(self) -> float:
         return self.request_timeout_ms / 1000
@@ -138,6 +178,18 @@ class ProducerSettings(ClientSettings):
         "retries", 2_147_483_647, doc="How often a batch is sent again.", check=at_least(0)
     )
 
+    transactional_id: str = setting(
+        "transactional.id",
+        "",
+        doc="Makes the producer transactional, and fences an older one of the same name.",
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms",
+        60_000,
+        doc="After this long the coordinator aborts a transaction that was not ended.",
+        check=at_least(1),
+    )
+
     @property
     def acks_number(self) -> int:
         return -1 if self.acks == "all" else int(self.acks)
@@ -163,6 +215,17 @@ class ConsumerSettings(ClientSettings):
         "group.instance.id",
         "",
         doc="Makes the member static (KIP-345): it may come back within the session timeout without a rebalance.",
+    )
+    group_protocol: str = setting(
+        "group.protocol",
+        "classic",
+        doc="How the group shares: `classic`, where a member decides, or `consumer`, where the broker does (KIP-848).",
+        check=one_of("classic", "consumer"),
+    )
+    group_remote_assignor: str = setting(
+        "group.remote.assignor",
+        "",
+        doc="Assignor of the broker (`uniform`, `range`) with group.protocol=consumer; its own choice without.",
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         "partition.assignment.strategy",
@@ -246,6 +309,11 @@ def load(cls: type[S], config: Mapping[str, Any] | None, options: Mapping[str, A
     if unknown:
         raise SettingsError("; ".join(_unknown(name, known) for name in unknown))
     return cls.load({name: _text(value) for name, value in given.items()})
+
+
+def names_given(config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> set[str]:
+    """Kafka's names of what the user has set."""
+    return {*(config or {}), *(name.replace("_", ".") for name in options)}
 
 
 def _text(value: Any) -> str:

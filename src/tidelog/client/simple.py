@@ -71,6 +71,9 @@ class AsyncSimpleConsumer(Closing):
     async def close(self) -> None:
         await self._cluster.close()
 
+    def abandon(self) -> None:
+        self._cluster.abandon()
+
 
 class SimpleConsumer(Blocking[AsyncSimpleConsumer]):
     """Stateless reading, blocking."""

@@ -14,6 +14,8 @@ class Wish:
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     deny: tuple[re.Pattern[str], ...] = field(default=())
+    plain_pattern: str | None = None
+    """The pattern as a text with nothing denied: a broker can match it (KIP-848), in RE2's dialect."""
 
     @classmethod
     def of(
@@ -25,10 +27,12 @@ class Wish:
         if (topics is None) == (pattern is None):
             raise ValueError("subscribe to topics or to a pattern, one of them")
         names = [topics] if isinstance(topics, str) else topics or ()
+        denied = tuple(re.compile(each) for each in deny)
         return cls(
             frozenset(names),
             None if pattern is None else re.compile(pattern),
-            tuple(re.compile(each) for each in deny),
+            denied,
+            pattern if isinstance(pattern, str) and not denied else None,
         )
 
     def matches(self, topic: str, is_internal: bool = False) -> bool:

@@ -1,22 +1,33 @@
 """The controller: decide on the newest image, append what was decided, apply it, answer.
 
-Decisions are pure functions (`cluster/topics.py`, `broker/configs.py`); `submit` is the one door through which they take
-effect, one at a time.  When a call returns, this broker's image and its partitions show the change.
+Decisions are pure functions (`topics.py`, `elections.py`, `registration.py`, `isr.py`, `reassignment.py`,
+`broker/configs.py`); `submit` is the one door through which they take effect, one at a time.  When a call that a
+client waits for returns, this broker's image and its partitions show the change.
+
+A controller acts in the name of the epoch it was elected with, and the metastore refuses what it appends under an
+older one.  So a controller that was paused, or cut off, finds out at its next decision and resigns.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from tidelog.cluster import metadata, topics
-from tidelog.cluster.image import Image, Topic
+from tidelog.cluster import elections, isr, metadata, reassignment, registration, topics
+from tidelog.cluster.eligible import MinInSync, with_eligible
+from tidelog.cluster.image import Image, PartitionState, Topic
+from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.metadata import BrokerRecord, ProducerIdsRecord, Record
+from tidelog.cluster.reassignment import Move
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
-from tidelog.errors import KafkaError, LeaderNotAvailable, NotController, TopicAlreadyExists
-from tidelog.metastore.contract import Fenced, Metastore, Snapshot
+from tidelog.errors import (
+    KafkaError,
+    NotController,
+    RequestTimedOut,
+)
+from tidelog.metastore.contract import Fenced, Metastore, MetastoreError, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +39,14 @@ SNAPSHOT_EVERY = 1000
 """Log entries after which the image is saved and the log cut."""
 
 
+class Standing(NamedTuple):
+    """How the controller sees a broker."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
 class Controller:
     """Changes cluster metadata in the name of the controller epoch it was elected with."""
 
@@ -37,31 +56,65 @@ class Controller:
         tail: Tail,
         epoch: int,
         rules: Callable[[], Rules],
-        automatic: Callable[[str], NewTopic],
     ) -> None:
-        """`rules` are asked for at every use, because settings change.
-
-        `automatic` says how a topic is to be made that somebody uses before anybody created it.
-        """
+        """`rules` are asked for at every use, because settings change."""
         self._metastore = metastore
         self._tail = tail
+        self._view = Tail(metastore, tail.image)
+        """What is decided on.  The broker's own tail makes logs before it shows them: nobody may wait for that."""
         self._rules = rules
-        self._automatic = automatic
         self._one_at_a_time = asyncio.Lock()
         self.epoch = epoch
+        self.resigned = False
+        self.sessions_seen: frozenset[tuple[int, str]] | None = None
+        """On which brokers were last fenced or unfenced; None before the first time."""
 
     @property
     def image(self) -> Image:
-        return self._tail.image
+        """What has been decided, whether or not this broker has followed yet."""
+        return self._view.image
+
+    def resign(self) -> None:
+        """Decide nothing any more; whoever waits is told to ask somebody else."""
+        self.resigned = True
 
     async def submit(self, decide: Decision[T]) -> T:
-        """Decide on the newest image, make the decision last, apply it, and return its outcome."""
+        """Decide on the newest image, make the decision last, and return its outcome when this broker shows it."""
         async with self._one_at_a_time:
-            image = await self._tail.catch_up()
+            outcome = await self._decide(decide)
+        if self._tail.image.number < self.image.number:
+            try:
+                await self._tail.catch_up()
+            except MetastoreError as error:
+                raise _not_now(error) from error
+        return outcome
+
+    async def _submit_with_sessions(
+        self, decide: Callable[[Image, Set[str]], tuple[list[Record], T]]
+    ) -> tuple[frozenset[tuple[int, str]], T]:
+        """As `submit`, for what depends on which brokers are alive: their incarnations are passed along."""
+        async with self._one_at_a_time:
+            try:
+                tick = await self._metastore.tick()
+            except MetastoreError as error:
+                raise _not_now(error) from error
+            self.sessions_seen = None  # whoever is gone by now is fenced by the next reconciliation
+            alive = registration.incarnations(tick.sessions)
+            return tick.sessions, await self._decide(lambda image: decide(image, alive))
+
+    async def _decide(self, decide: Decision[T]) -> T:
+        if self.resigned:
+            raise NotController
+        try:
+            image = await self._view.catch_up()
             records, outcome = decide(image)
             if records:
-                await self._append(records)
-                await self._tail.catch_up()
+                await self._append(with_eligible(image, records, self._min_in_sync(image)))
+        except Fenced as error:
+            self.resign()
+            raise NotController(str(error)) from error
+        except MetastoreError as error:
+            raise _not_now(error) from error
         return outcome
 
     async def create_topics(
@@ -108,31 +161,6 @@ class Controller:
                 log.info("topic %s has %d partitions now", each.name, each.count)
         return outcomes
 
-    async def ensure_topics(self, names: Sequence[str]) -> Mapping[str, Topic | KafkaError]:
-        """The topics, made with the default settings where they are missing.
-
-        The internal topics get the settings that belong to them.
-        """
-        missing = [name for name in names if name not in self.image.topics]
-        failed: dict[str, KafkaError] = {}
-        if missing:
-            outcomes = await self.create_topics([self._automatic(name) for name in missing])
-            for name, outcome in zip(missing, outcomes, strict=True):
-                # Somebody else made it in the meantime: that is what was wanted.
-                if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicAlreadyExists):
-                    failed[name] = outcome
-        return {
-            name: failed.get(name) or self.image.topics.get(name) or LeaderNotAvailable()
-            for name in names
-        }
-
-    async def ensure_topic(self, name: str) -> Topic:
-        """The topic, made when it is missing; raises what keeps it from being made."""
-        found = self.image.topics.get(name) or (await self.ensure_topics([name]))[name]
-        if isinstance(found, KafkaError):
-            raise found
-        return found
-
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody has had or will have."""
 
@@ -142,9 +170,109 @@ class Controller:
 
         return await self.submit(decide)
 
-    async def register_broker(self, record: BrokerRecord) -> None:
-        """Make this broker known to the cluster."""
-        await self.submit(lambda _: ([record], None))
+    # ------------------------------------------------------------------ brokers
+
+    async def reconcile(self) -> None:
+        """Fence the brokers that are gone, and give every partition the best leader it can have."""
+
+        def decide(image: Image, alive: Set[str]) -> tuple[list[Record], None]:
+            return registration.fence_gone(image, alive, self._unclean(image)), None
+
+        before = self.image
+        sessions, _ = await self._submit_with_sessions(decide)
+        self.sessions_seen = sessions
+        _tell_of_fenced(before, self.image, {member for member, _ in sessions})
+
+    async def register(self, record: BrokerRecord, previous_epoch: int) -> int:
+        """Make a broker known and return its epoch.
+
+        `previous_epoch` is the epoch of its last registration, if it stopped cleanly after that.
+        """
+
+        def decide(image: Image, alive: Set[str]) -> tuple[list[Record], None]:
+            known = image.brokers.get(record.broker_id)
+            clean = known is None or known.epoch == previous_epoch
+            unclean = self._unclean(image)
+            return registration.register(image, record, alive, clean=clean, unclean=unclean), None
+
+        await self._submit_with_sessions(decide)
+        return self.image.brokers[record.broker_id].epoch
+
+    async def heartbeat(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        *,
+        metadata_offset: int,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+    ) -> Standing:
+        """Let a broker that has caught up take part, or move away what it leads before it stops."""
+
+        def decide(image: Image, alive: Set[str]) -> tuple[list[Record], bool]:
+            broker = registration.registered(image, broker_id, broker_epoch)
+            caught_up = metadata_offset >= broker.epoch
+            if want_shut_down:
+                return registration.shut_down(image, broker, self._unclean(image)), caught_up
+            if caught_up and not want_fence and broker.incarnation in alive:
+                return registration.unfence(image, broker, self._unclean(image)), caught_up
+            return [], caught_up
+
+        _, caught_up = await self._submit_with_sessions(decide)
+        broker = self.image.brokers[broker_id]
+        return Standing(caught_up, broker.fenced, broker.fenced or broker.stopping)
+
+    async def unregister(self, broker_id: int) -> None:
+        """Forget a broker that will not come back."""
+        await self.submit(lambda image: (registration.unregister(image, broker_id), None))
+        log.info("broker %d is no longer registered", broker_id)
+
+    # ------------------------------------------------------------------ leaders and replicas
+
+    async def alter_partition(
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[PartitionState | KafkaError]:
+        """Change in-sync replicas as their leader asks; the outcomes are in the order of `changes`."""
+        return await self.submit(_typed(lambda i: isr.alter(i, broker_id, broker_epoch, changes)))
+
+    async def elect_leaders(
+        self, kind: int, wanted: Sequence[tuple[str, int]] | None
+    ) -> list[tuple[str, int, KafkaError | None]]:
+        """Elections that somebody asked for; None asks for all partitions."""
+
+        def decide(image: Image) -> tuple[list[Record], list[tuple[str, int, KafkaError | None]]]:
+            each = list(elections.all_partitions(image)) if wanted is None else wanted
+            changes, outcomes = elections.elect(image, image.live_brokers, kind, each)
+            told = [(*where, error) for where, error in zip(each, outcomes, strict=True)]
+            return [*changes], told
+
+        return await self.submit(decide)
+
+    async def rebalance(self, percentage: int) -> int:
+        """Let preferred leaders lead again where too many do not; returns how many partitions moved."""
+
+        def decide(image: Image) -> tuple[list[Record], int]:
+            worst = max(elections.imbalance(image).values(), default=0.0)
+            if worst * 100 <= percentage:
+                return [], 0
+            changes = elections.prefer(image, image.live_brokers)
+            return [*changes], len(changes)
+
+        return await self.submit(decide)
+
+    async def reassign(
+        self, moves: Sequence[Move], *, allow_factor_change: bool = True
+    ) -> list[KafkaError | None]:
+        """Begin reassignments, or call them off."""
+        return await self.submit(
+            _typed(
+                lambda image: reassignment.reassign(
+                    image, moves, allow_factor_change=allow_factor_change
+                )
+            )
+        )
+
+    # ------------------------------------------------------------------ the log
 
     async def save_snapshot(self) -> None:
         """Save the image and cut the log."""
@@ -153,10 +281,40 @@ class Controller:
         await self._metastore.save_snapshot(self.epoch, Snapshot(image.number, data))
 
     async def _append(self, records: Sequence[Record]) -> None:
-        try:
-            number = await self._metastore.append(self.epoch, metadata.encode(records))
-        except Fenced as error:
-            raise NotController(str(error)) from error
+        number = await self._metastore.append(self.epoch, metadata.encode(records))
+        await self._view.advance(records, number)
         if number % SNAPSHOT_EVERY == 0:
-            await self._tail.catch_up()
-            await self.save_snapshot()
+            try:
+                await self.save_snapshot()
+            except MetastoreError as error:  # what was decided is in the log all the same
+                log.warning("the metadata log could not be cut: %s", error)
+
+    def _min_in_sync(self, image: Image) -> MinInSync:
+        rules = self._rules()
+        return lambda topic: topics.min_in_sync(image, topic, rules)
+
+    def _unclean(self, image: Image) -> elections.Unclean:
+        rules = self._rules()
+        return lambda topic: topics.may_be_unclean(image, topic, rules)
+
+
+def _typed(
+    decide: "Callable[[Image], tuple[Iterable[Record], T]]",
+) -> Decision[T]:
+    def decided(image: Image) -> tuple[list[Record], T]:
+        records, outcome = decide(image)
+        return list(records), outcome
+
+    return decided
+
+
+def _not_now(error: MetastoreError) -> KafkaError:
+    return RequestTimedOut(f"the controller cannot decide at the moment: {error}")
+
+
+def _tell_of_fenced(before: Image, after: Image, present: Set[int]) -> None:
+    for broker in after.brokers.values():
+        old = before.brokers.get(broker.id)
+        # One that is there under another session is about to register again.
+        if broker.fenced and old is not None and not old.fenced and broker.id not in present:
+            log.warning("broker %d is gone: others take over what it led", broker.id)

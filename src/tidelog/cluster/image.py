@@ -11,15 +11,21 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
 
+from tidelog.cluster.access import Access
 from tidelog.cluster.metadata import (
+    AclRecord,
+    BrokerChangeRecord,
     BrokerRecord,
     ConfigRecord,
     MetadataError,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaRecord,
     Record,
+    RemoveBrokerRecord,
     RemoveTopicRecord,
+    ScramRecord,
     TopicRecord,
 )
 
@@ -44,9 +50,22 @@ class PartitionState:
     partition_epoch: int
     """Invariant: grows with every change of this state."""
     replicas: tuple[int, ...]
-    """The first is the preferred leader."""
+    """The first is the preferred leader.  While they are reassigned: the old ones and the new ones."""
     isr: tuple[int, ...]
     """Invariant: a subset of `replicas`; not empty once it was."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings; it is over when they are in sync."""
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment takes away when it is over."""
+    eligible: tuple[int, ...] = ()
+    """Replicas outside of the ISR that have every committed record (`eligible.py`)."""
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when the reassignment is over."""
+        if not self.removing:
+            return self.replicas
+        return tuple(each for each in self.replicas if each not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,16 @@ class Broker:
     """Number of the log entry that registered it; a later registration has a higher one."""
     endpoints: tuple[tuple[str, str, int], ...]
     rack: str | None
+    incarnation: str = ""
+    fenced: bool = False
+    """Not to be used: it has gone, or has not caught up since it came."""
+    stopping: bool = False
+    """It is about to go, and has asked for others to take over what it leads."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may lead partitions and get new ones."""
+        return not (self.fenced or self.stopping)
 
 
 @dataclass(slots=True)
@@ -90,6 +119,8 @@ class Image:
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     configs: Mapping[Resource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    access: Access = field(default_factory=Access)
+    """Access rules, logins and quotas."""
 
     def apply(self, records: Iterable[Record], number: int) -> "tuple[Image, Delta]":
         """The picture after one log entry (or a snapshot), and what it changed."""
@@ -101,6 +132,17 @@ class Image:
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    @property
+    def live_brokers(self) -> frozenset[int]:
+        """Those that may lead, and may be in an ISR."""
+        return frozenset(each.id for each in self.brokers.values() if each.is_live)
+
+    def maybe_partition(self, topic_id: UUID, index: int) -> PartitionState | None:
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
 
     def config(self, resource: Resource) -> Mapping[str, str]:
         """The settings given to a resource; empty when there are none."""
@@ -117,7 +159,16 @@ class Image:
     def records(self) -> list[Record]:
         """Records that make this picture out of nothing: what a snapshot holds."""
         records: list[Record] = [
-            BrokerRecord(each.id, each.endpoints, each.rack) for each in self.brokers.values()
+            BrokerRecord(
+                each.id,
+                each.endpoints,
+                each.rack,
+                each.incarnation,
+                each.fenced,
+                each.stopping,
+                each.epoch,
+            )
+            for each in self.brokers.values()
         ]
         for topic in self.topics.values():
             records.append(TopicRecord(topic.name, topic.id))
@@ -128,7 +179,7 @@ class Image:
         for (resource, name), values in self.configs.items():
             records += (ConfigRecord(resource, name, key, value) for key, value in values.items())
         records.append(ProducerIdsRecord(self.next_producer_id))
-        return records
+        return records + self.access.records()
 
 
 class _Draft:
@@ -142,6 +193,7 @@ class _Draft:
         self._names = dict(image.topic_names)
         self._configs = dict(image.configs)
         self._next_producer_id = image.next_producer_id
+        self._access = image.access
         self._partitions: dict[UUID, list[PartitionState]] = {}
         """Partitions of the topics that this batch touches."""
         self._delta = Delta()
@@ -163,8 +215,21 @@ class _Draft:
                 self._next_producer_id = max(self._next_producer_id, record.next_producer_id)
             case BrokerRecord():
                 self._brokers[record.broker_id] = Broker(
-                    record.broker_id, self._number, record.endpoints, record.rack
+                    record.broker_id,
+                    record.epoch or self._number,
+                    record.endpoints,
+                    record.rack,
+                    record.incarnation,
+                    record.fenced,
+                    record.stopping,
                 )
+                self._delta.brokers.add(record.broker_id)
+            case BrokerChangeRecord():
+                self._change_broker(record)
+            case AclRecord() | ScramRecord() | QuotaRecord():
+                self._access = self._access.apply(record)
+            case RemoveBrokerRecord():
+                self._brokers.pop(record.broker_id, None)
                 self._delta.brokers.add(record.broker_id)
 
     def finish(self) -> tuple[Image, Delta]:
@@ -179,8 +244,20 @@ class _Draft:
             self._names,
             self._configs,
             self._next_producer_id,
+            self._access,
         )
         return image, self._delta
+
+    def _change_broker(self, record: BrokerChangeRecord) -> None:
+        old = self._brokers.get(record.broker_id)
+        if old is None:
+            raise MetadataError(f"the metadata log speaks of an unknown broker {record.broker_id}")
+        self._brokers[old.id] = replace(
+            old,
+            fenced=old.fenced if record.fenced is None else record.fenced,
+            stopping=old.stopping if record.stopping is None else record.stopping,
+        )
+        self._delta.brokers.add(old.id)
 
     def _add_topic(self, record: TopicRecord) -> None:
         if record.name in self._topics:
@@ -215,20 +292,16 @@ class _Draft:
                 record.partition_epoch,
                 record.replicas,
                 record.isr,
+                record.adding,
+                record.removing,
+                record.eligible,
             )
         )
         self._touch(record.topic_id, record.index)
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
         states = self._states(record.topic_id)
-        old = states[record.index]
-        states[record.index] = PartitionState(
-            leader=old.leader if record.leader is None else record.leader,
-            leader_epoch=old.leader_epoch + (record.leader is not None),
-            partition_epoch=old.partition_epoch + 1,
-            replicas=old.replicas if record.replicas is None else record.replicas,
-            isr=old.isr if record.isr is None else record.isr,
-        )
+        states[record.index] = changed(states[record.index], record)
         self._touch(record.topic_id, record.index)
 
     def _set_config(self, record: ConfigRecord) -> None:
@@ -260,6 +333,20 @@ class _Draft:
         return name
 
 
+def changed(state: PartitionState, record: PartitionChangeRecord) -> PartitionState:
+    """A partition's state after `record`."""
+    return PartitionState(
+        leader=state.leader if record.leader is None else record.leader,
+        leader_epoch=state.leader_epoch + (record.leader is not None),
+        partition_epoch=state.partition_epoch + 1,
+        replicas=state.replicas if record.replicas is None else record.replicas,
+        isr=state.isr if record.isr is None else record.isr,
+        adding=state.adding if record.adding is None else record.adding,
+        removing=state.removing if record.removing is None else record.removing,
+        eligible=state.eligible if record.eligible is None else record.eligible,
+    )
+
+
 def _partition_record(topic_id: UUID, index: int, state: PartitionState) -> PartitionRecord:
     return PartitionRecord(
         topic_id,
@@ -269,4 +356,7 @@ def _partition_record(topic_id: UUID, index: int, state: PartitionState) -> Part
         state.leader,
         state.leader_epoch,
         state.partition_epoch,
+        state.adding,
+        state.removing,
+        state.eligible,
     )

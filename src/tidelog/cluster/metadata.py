@@ -12,6 +12,7 @@ import base64
 import json
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -31,6 +32,31 @@ class BrokerRecord:
     endpoints: tuple[tuple[str, str, int], ...]
     """Listener name, host and port; an empty host means "as the client dialled" (see broker/addresses.py)."""
     rack: str | None = None
+    incarnation: str = ""
+    """Of the session in whose name it registered (see cluster/registration.py)."""
+    fenced: bool = False
+    stopping: bool = False
+    epoch: int = 0
+    """In a snapshot: the registration's own entry; 0 for "this entry"."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChangeRecord:
+    """A registered broker was fenced or unfenced, or is about to stop; None leaves a fact as it is."""
+
+    kind: ClassVar[str] = "broker_change"
+    broker_id: int
+    fenced: bool | None = None
+    """A fenced broker leads nothing, and is in no ISR that has a member that is not fenced."""
+    stopping: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBrokerRecord:
+    """The broker will not come back."""
+
+    kind: ClassVar[str] = "remove_broker"
+    broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +80,9 @@ class PartitionRecord:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +96,9 @@ class PartitionChangeRecord:
     """A new value, even the same broker again, raises the leader epoch."""
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    eligible: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +130,60 @@ class ProducerIdsRecord:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class AclRecord:
+    """An access rule, or its removal; the numbers are Kafka's."""
+
+    kind: ClassVar[str] = "acl"
+    resource_type: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScramRecord:
+    """What proves a user's password right (base64), or its removal."""
+
+    kind: ClassVar[str] = "scram"
+    user: str
+    mechanism: int
+    salt: str = ""
+    iterations: int = 0
+    stored_key: str = ""
+    server_key: str = ""
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRecord:
+    """A limit of a user, a client id, both, or an address; None takes it back."""
+
+    kind: ClassVar[str] = "quota"
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    key: str
+    value: float | None
+
+
 Record = (
     BrokerRecord
+    | BrokerChangeRecord
+    | RemoveBrokerRecord
     | TopicRecord
     | PartitionRecord
     | PartitionChangeRecord
     | RemoveTopicRecord
     | ConfigRecord
     | ProducerIdsRecord
+    | AclRecord
+    | ScramRecord
+    | QuotaRecord
 )
 
 _BY_KIND: dict[str, type[Record]] = {each.kind: each for each in Record.__args__}
@@ -127,11 +205,13 @@ def decode(data: bytes) -> list[Record]:
         ) from error
 
 
+@lru_cache(maxsize=4096)  # a batch speaks of few topics, again and again
 def topic_id_text(topic_id: UUID) -> str:
     """A topic id as Kafka writes it: 22 characters of base64url."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
+@lru_cache(maxsize=4096)
 def topic_id_of(text: str) -> UUID:
     """The topic id that `topic_id_text` wrote."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

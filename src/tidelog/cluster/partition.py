@@ -1,78 +1,84 @@
-"""A partition as this broker leads it: its log, what of it is committed, and who waits for more.
+"""A partition as this broker holds it: its log, what of it is committed, and who waits for more.
 
-`Partition` joins the log (sync, on the loop) with the two things that take time: the flush of an append that
-the flush policy asks for, and readers that wait for data.  With one replica the high watermark follows the
-log's end, at once or when the flush is done.  `Partitions` finds them by name and by topic id.
+`Partition` joins the log (sync, on the loop) with what takes time: the flush of an append that the flush policy
+asks for, the other replicas, and readers that wait for data.  It leads or it follows, as the image says:
+
+    partition.become_leader(state)       # its followers are in `replica.py`; alone it has none
+    partition.become_follower(state)     # a fetcher appends what the leader has (`fetcher.py`)
 
     appended = partition.append(batch, header)
     waiting = partition.committed(appended.last_offset)     # None: already committed
     if waiting is not None:
         await waiting
 
+With one replica the high watermark follows the log's end, at once or when the flush is done; with more, when all that
+are in sync have fetched.  `partitions.py` finds them by name and by topic id.
+
 Runs on the loop alone; nothing here is locked.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import Protocol
 from uuid import UUID
 
+from tidelog.cluster.commits import Commits, Then
+from tidelog.cluster.image import PartitionState
+from tidelog.cluster.replica import UNKNOWN_EPOCH, Followers
+from tidelog.cluster.surroundings import Surroundings, Watcher
 from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
     KafkaStorageError,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownServerError,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
 )
-from tidelog.kernel import write_uvarint
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
 from tidelog.records.validate import Rules
 from tidelog.storage import gathering
 from tidelog.storage.config import LogConfig
+from tidelog.storage.files import Buffer
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.gathering import Gathered
 from tidelog.storage.log import Appended, Log, Region
 
 _log = logging.getLogger(__name__)
 
-_IN_SYNC = 1
-"""Replicas in sync: the leader alone, there are no followers yet."""
-
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-
-class Watcher(Protocol):
-    """Wants to hear when more of a partition can be read."""
-
-    def advanced(self, partition: "Partition", grown_bytes: int) -> None:
-        """The high watermark or the last stable offset has moved."""
-        ...
-
-    def failed(self, partition: "Partition", error: KafkaError) -> None:
-        """The partition is gone, or is led by someone else now."""
-        ...
+_AT_ONCE = 1 << 62
+"""So many bytes that nobody waits for more."""
 
 
 class Partition:
-    """One partition that this broker leads."""
+    """One partition of which this broker has a replica."""
 
     __slots__ = (
-        "_commit_waiters",
+        "_commits",
         "_config",
+        "_deletions",
         "_flush",
         "_flusher",
+        "_flushes",
+        "_own_end",
         "_rules",
+        "_surroundings",
         "_unseen_bytes",
+        "epoch_start_offset",
+        "followers",
         "gone",
         "index",
+        "leader",
         "leader_epoch",
         "log",
+        "not_leading",
+        "partition_epoch",
+        "replica_watchers",
         "topic",
         "topic_id",
         "watchers",
@@ -84,25 +90,51 @@ class Partition:
         index: int,
         topic_id: UUID,
         log: Log,
-        leader_epoch: int,
+        leader_epoch: int = UNKNOWN_EPOCH,
         *,
         flusher: Flusher,
+        surroundings: Surroundings | None = None,
     ) -> None:
+        """With a leader epoch this broker leads the partition, alone; else it is told later what it is."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
+        self.partition_epoch = UNKNOWN_EPOCH
+        """Of the last state that was taken over.  Invariant: never goes back."""
+        self.leader = -1
+        """Id of the broker that leads, as far as this one knows; -1 for none."""
+        self.followers: Followers | None = None
+        """The other replicas, while this broker leads and there are any."""
+        self.epoch_start_offset = log.log_end_offset
+        """The log's end when this broker began to lead in this epoch."""
         self.watchers: dict[Watcher, None] = {}
+        """Consumers that wait for the high watermark."""
+        self.replica_watchers: dict[Watcher, None] = {}
+        """Followers that wait for the log's end."""
         self.gone: KafkaError | None = None
-        """Why this partition can no longer be used; None while it can."""
+        """Why there is no such replica here any more; None while there is."""
+        self.not_leading: KafkaError | None = (
+            None if leader_epoch >= 0 else NotLeaderOrFollower(f"{topic}-{index} is led elsewhere")
+        )
+        """Why this broker does not lead it; None while it does."""
         self._config: LogConfig | None = None
         self._rules: Rules | None = None
         self._flusher = flusher
+        self._surroundings = surroundings
         self._flush: asyncio.Task[None] | None = None
-        self._commit_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._own_end = log.log_end_offset
+        """The log's end as far as the flush policy lets it count; kept while there are followers."""
+        self._commits = Commits()
+        self._flushes = Commits()
+        """Who waits for the flush alone; without followers that is the commit."""
+        self._deletions = Commits()
+        """Who waits until the replicas begin behind what was deleted."""
         self._unseen_bytes = 0
         """Appended, but not yet below the high watermark."""
+        if leader_epoch >= 0:
+            log.high_watermark = log.log_end_offset
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -125,6 +157,83 @@ class Partition:
     @property
     def log_end_offset(self) -> int:
         return self.log.log_end_offset
+
+    # ------------------------------------------------------------------ roles
+
+    def become_leader(self, state: PartitionState) -> None:
+        """The image says that this broker leads, or that something else of a partition it leads has changed."""
+        if self.gone is not None or state.partition_epoch < self.partition_epoch:
+            return  # the controller's answer to a proposal was here first
+        log, surroundings = self.log, self._surroundings
+        assert surroundings is not None
+        assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
+        afresh = self.not_leading is not None
+        if afresh or state.leader_epoch > self.leader_epoch:
+            self.epoch_start_offset = self._own_end = log.log_end_offset
+        self.leader, self.leader_epoch = surroundings.broker_id, state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.not_leading = None
+        if len(state.replicas) > 1:
+            followers = self.followers
+            if followers is None:
+                followers = self.followers = Followers(
+                    surroundings.broker_id, surroundings.max_lag_ms, surroundings.eligible
+                )
+            now_ms, start = surroundings.now_ms(), self.epoch_start_offset
+            followers.assign(state, now_ms, log.log_end_offset, start, afresh=afresh)
+            self._tell_followers()
+        else:
+            if self.followers is not None:
+                self._fail_waiters(self.replica_watchers, NotLeaderOrFollower())
+            self.followers = None
+        if afresh:
+            # Consumers that read from this broker as a follower have to look at the epoch.
+            self._fail_waiters(self.watchers, NotLeaderOrFollower())
+        self.maybe_advance()
+
+    def become_follower(self, state: PartitionState) -> bool:
+        """The image says that another broker leads, or nobody; whether the leader or its epoch is new."""
+        if self.gone is not None or state.partition_epoch < self.partition_epoch:
+            return False
+        assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
+        news = state.leader_epoch > self.leader_epoch or state.leader != self.leader
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        if self.not_leading is None or news:
+            self._resign(NotLeaderOrFollower(f"{self.topic}-{self.index} is led by {self.leader}"))
+        return news
+
+    def stop(self, error: KafkaError) -> None:
+        """The replica is deleted, or its disk failed: fail all who wait for it with `error`."""
+        self.gone = error
+        self._resign(error)
+
+    def _resign(self, error: KafkaError) -> None:
+        self.not_leading = error
+        self.followers = None
+        self._fail_commits(error)
+        self._fail_waiters(self.watchers, error)
+        self._fail_waiters(self.replica_watchers, error)
+
+    def _fail_waiters(self, watchers: dict[Watcher, None], error: KafkaError) -> None:
+        for watcher in list(watchers):
+            watcher.failed(self, error)
+        watchers.clear()
+
+    def settle_isr(self, state: PartitionState) -> None:
+        """The controller's answer to a proposal; the image will say the same, or said it already."""
+        followers = self.followers
+        if (
+            followers is None
+            or state.leader_epoch != self.leader_epoch
+            or state.partition_epoch < self.partition_epoch
+            or state.leader != self.leader
+        ):
+            return
+        self.partition_epoch = state.partition_epoch
+        followers.settle(state.isr, state.partition_epoch)
+        self._tell_followers()
+        self.maybe_advance()
 
     # ------------------------------------------------------------------ writing
 
@@ -149,15 +258,20 @@ class Partition:
 
         With `acks` -1 it is refused if fewer replicas are in sync than the topic asks for.
         """
-        if self.gone is not None:
-            raise self.gone
+        if self.not_leading is not None:
+            raise self.not_leading
         log = self.log
-        if acks == -1 and log.config.min_insync_replicas > _IN_SYNC:
-            raise NotEnoughReplicas
+        if acks == -1 and self.followers is not None and not self.enough_in_sync:
+            raise NotEnoughReplicas(
+                f"{self.topic}-{self.index} has {len(self.followers.isr)} replicas in sync, "
+                f"and min.insync.replicas is {log.config.min_insync_replicas}"
+            )
         appended = log.append_as_leader(
             batch, leader_epoch=self.leader_epoch, header=header, coordinator=coordinator
         )
         if appended.duplicate:
+            if self._flush is None and log.flush_due():
+                self._start_flush()  # the one of the first time failed
             return appended
         self._unseen_bytes += header.length
         if self._flush is None:
@@ -165,47 +279,89 @@ class Partition:
                 self._start_flush()
             else:
                 self._follow_log_end()
+        if self.replica_watchers:
+            self._wake(self.replica_watchers, header.length)
         return appended
 
     def takes_gathered(self, gathered: Gathered, acks: int, now_ms: int) -> bool:
         """Whether these checked batches may be appended together: an ordinary topic, and nothing to wait for."""
         rules, log = self.rules, self.log
         return (
-            self.gone is None
+            self.not_leading is None
             and self._flush is None
             and rules.ordinary
             and gathered.largest_bytes <= rules.max_message_bytes
             and gathered.newest_ms - now_ms <= rules.after_max_ms
-            and (acks != -1 or log.config.min_insync_replicas <= _IN_SYNC)
+            and (acks != -1 or self.followers is None or self.enough_in_sync)
             and gathering.fits(log, gathered, self.leader_epoch)
         )
 
     def append_gathered(self, gathered: Gathered) -> int:
         """Append small batches that `takes_gathered` agreed to; returns the base offset of the first.
 
-        They are committed when it returns.  If the disk fails none of them is there.
+        With followers they are not committed yet when it returns.  If the disk fails none of them is there.
         """
         base_offset = gathering.append(self.log, gathered, self.leader_epoch)
         self._unseen_bytes += gathered.size_bytes
         self._follow_log_end()
+        if self.replica_watchers:
+            self._wake(self.replica_watchers, gathered.size_bytes)
         return base_offset
+
+    @property
+    def enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as acks=all asks for."""
+        followers = self.followers
+        return followers is None or followers.enough(self.log.config.min_insync_replicas)
+
+    def delete_records(self, up_to: int) -> "asyncio.Future[None] | None":
+        """Drop everything before `up_to`; None if that is done, else a future until all live replicas have done it."""
+        if self.not_leading is not None:
+            raise self.not_leading
+        self.log.delete_records(up_to)
+        if self.followers is None or self.low_watermark >= up_to:
+            return None
+        waiting = self._deletions.wait(up_to - 1)
+        # They hear of the new start with their next answer.
+        self._wake(self.replica_watchers, _AT_ONCE)
+        return waiting
+
+    @property
+    def low_watermark(self) -> int:
+        """The first offset that any replica on a live broker still has."""
+        own = self.log.log_start_offset
+        return own if self.followers is None else self.followers.low_watermark(own)
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether what was written last waits for the flush that the flush policy asks for."""
+        return self._flush is not None
 
     def flushed(self, last_offset: int) -> "asyncio.Future[None] | None":
         """As `committed`, for who asks only for what the flush policy promises (acks=1)."""
-        return None if self._flush is None else self.committed(last_offset)
+        if self._flush is None:
+            return None
+        if self.followers is None:
+            return self.committed(last_offset)
+        return None if last_offset < self._own_end else self._flushes.wait(last_offset)
 
     def committed(self, last_offset: int) -> "asyncio.Future[None] | None":
         """None if `last_offset` is committed, else a future that is done when it is.
 
-        The future fails with a `KafkaError` if the flush fails or the partition goes away.
+        The future fails with a `KafkaError` if the flush fails or the broker leads the partition no longer.
         """
         if last_offset < self.log.high_watermark:
             return None
-        if self.gone is not None:
-            raise self.gone
-        waiter = asyncio.get_running_loop().create_future()
-        self._commit_waiters.append((last_offset, waiter))
-        return waiter
+        if self.not_leading is not None:
+            raise self.not_leading
+        return self._commits.wait(last_offset)
+
+    def when_committed(self, last_offset: int, then: Then) -> bool:
+        """As `committed`, with a call in place of a future: `then(error)`; False if it is committed already."""
+        if last_offset < self.log.high_watermark:
+            return False
+        self._commits.then(last_offset, then)
+        return True
 
     # ------------------------------------------------------------------ reading
 
@@ -239,19 +395,135 @@ class Partition:
             raise FencedLeaderEpoch
         raise UnknownLeaderEpoch
 
-    # ------------------------------------------------------------------ life
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and where it ended (OffsetForLeaderEpoch).
 
-    def stop(self, error: KafkaError) -> None:
-        """The partition is deleted, or led elsewhere: fail all who wait for it with `error`."""
-        self.gone = error
-        self._fail_commits(error)
-        for watcher in list(self.watchers):
-            watcher.failed(self, error)
-        self.watchers.clear()
+        The epoch in which this broker leads counts, although nothing may have been written in it yet: a follower can have
+        records of a later epoch than any of ours, and has to learn that they are not part of the log.
+        """
+        led = self.leader_epoch if self.not_leading is None else UNKNOWN_EPOCH
+        return self.log.end_offset_for(epoch, led)
+
+    # ------------------------------------------------------------------ followers, at the leader
+
+    def fetched_by(
+        self, broker_id: int, broker_epoch: int, offset: int, log_start: int, now_ms: int
+    ) -> None:
+        """A follower fetches from `offset`, so it has all below: `diverged` said that it has the same as we."""
+        followers = self._followers_with(broker_id)
+        log_end = self.log.log_end_offset
+        moved = followers.fetched(broker_id, offset, log_start, broker_epoch, now_ms, log_end)
+        surroundings = self._surroundings
+        if surroundings is not None and followers.joins(broker_id, self.log.high_watermark):
+            followers.propose((*followers.isr, broker_id))
+            surroundings.propose(self)
+        if moved:
+            self.maybe_advance()
+        if self._deletions:
+            self._deletions.release(followers.low_watermark(self.log.log_start_offset))
+
+    def diverged(
+        self, broker_id: int, offset: int, last_fetched_epoch: int
+    ) -> tuple[int, int] | None:
+        """Where our log parts from a follower's that ends at `offset`: (epoch, its end); None if it does not."""
+        self._followers_with(broker_id)
+        if last_fetched_epoch < 0 or offset < self.log.log_start_offset:
+            return None  # it has nothing, or will be told that its offset is out of range
+        epoch, end_offset = self.end_offset_for(last_fetched_epoch)
+        if epoch < 0:
+            raise OffsetOutOfRange(f"nothing is known of epoch {last_fetched_epoch}")
+        if epoch < last_fetched_epoch or end_offset < offset:
+            return epoch, end_offset
+        return None
+
+    def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Region | None:
+        """As `read`, for a follower: up to the log's end."""
+        log = self.log
+        return log.read(offset, max_bytes, up_to=log.log_end_offset, at_least_one=at_least_one)
+
+    def propose_shrink(self) -> bool:
+        """Propose an ISR without those that lag; whether there are any."""
+        followers, surroundings = self.followers, self._surroundings
+        if followers is None or surroundings is None:
+            return False
+        lagging = followers.lagging(self.log.log_end_offset, surroundings.now_ms())
+        if not lagging:
+            self.maybe_advance()  # one who was about to join may have been given up
+            return False
+        followers.propose(tuple(each for each in followers.isr if each not in lagging))
+        _log.info("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
+        surroundings.propose(self)
+        return True
+
+    def _followers_with(self, broker_id: int) -> Followers:
+        if self.not_leading is not None:
+            raise self.not_leading
+        followers = self.followers
+        if followers is None or broker_id not in followers.by_id:
+            # It may know more than we: the image that makes it a replica has not come here yet.
+            raise UnknownLeaderEpoch(f"broker {broker_id} holds no replica that we know of")
+        return followers
+
+    # ------------------------------------------------------------------ following
+
+    def append_from_leader(self, batches: Buffer, high_watermark: int, log_start: int) -> None:
+        """Take over what the leader sent, and how far it is committed there."""
+        log = self.log
+        if len(batches):
+            self._unseen_bytes += len(batches)
+            log.append_as_follower(batches)
+        committed = min(high_watermark, log.log_end_offset)
+        if committed > log.high_watermark:
+            self._advance(committed)
+        if log_start > log.log_start_offset:
+            log.delete_records(min(log_start, log.high_watermark))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what the leader never had."""
+        if offset < self.log.high_watermark:
+            _log.warning(
+                "%s-%d is cut back to %d, below its high watermark %d",
+                self.topic, self.index, offset, self.log.high_watermark,
+            )  # fmt: skip
+        self.log.truncate_to(offset)
+        self._was_cut(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the leader begins behind our end."""
+        self.log.truncate_fully_to(offset)
+        self._was_cut(offset)
+
+    def _was_cut(self, offset: int) -> None:
+        self._own_end = min(self._own_end, self.log.log_end_offset)
+        self._unseen_bytes = 0
+        if self._surroundings is not None:
+            self._surroundings.truncated(self.log, offset)
+
+    # ------------------------------------------------------------------ the high watermark
+
+    def maybe_advance(self) -> None:
+        """Move the high watermark as far as the replicas in sync allow; it never goes back."""
+        if self.not_leading is not None:
+            return
+        log, followers = self.log, self.followers
+        if followers is None:
+            if self._flush is None:
+                self._follow_log_end()
+            return
+        assert self._surroundings is not None
+        end = followers.committed_end(
+            self._own_end, self._surroundings.now_ms(), log.config.min_insync_replicas
+        )
+        if end > log.high_watermark:
+            self._advance(end)
 
     def _follow_log_end(self) -> None:
-        """With one replica, what needs no flush is committed when it is written."""
-        if self.watchers or self._commit_waiters:
+        """What needs no flush counts as soon as it is written; without followers it is committed."""
+        if self.followers is not None:
+            self._own_end = self.log.log_end_offset
+            if self.followers.alone:
+                self.maybe_advance()
+        elif self.watchers or self._commits:
             self._advance(self.log.log_end_offset)
         else:
             self.log.high_watermark = self.log.log_end_offset
@@ -259,31 +531,38 @@ class Partition:
 
     def _advance(self, high_watermark: int) -> None:
         """Move the high watermark, and wake who waits for that."""
-        self.log.high_watermark = high_watermark
-        if self._commit_waiters:
-            self._release_commits(high_watermark)
+        log, followers = self.log, self.followers
+        grown_bytes = self._unseen_bytes
+        if high_watermark < log.log_end_offset:
+            # Batches are of many sizes; the share of the offsets is near enough to wake readers by.
+            share = (high_watermark - log.high_watermark) / (
+                log.log_end_offset - log.high_watermark
+            )
+            grown_bytes = int(grown_bytes * share) + 1
+        log.high_watermark = high_watermark
+        if self._commits:
+            enough = followers is None or followers.maybe_enough(log.config.min_insync_replicas)
+            self._commits.release(
+                high_watermark, None if enough else NotEnoughReplicasAfterAppend()
+            )
         if self.watchers:
-            self._wake(self._unseen_bytes)
-        self._unseen_bytes = 0
+            self._wake(self.watchers, grown_bytes)
+        self._tell_followers()
+        self._unseen_bytes = max(self._unseen_bytes - grown_bytes, 0)
 
-    def _wake(self, grown_bytes: int) -> None:
-        for watcher in list(self.watchers):
+    def _tell_followers(self) -> None:
+        for watcher in self.replica_watchers:
+            watcher.settled(self)
+
+    def _wake(self, watchers: dict[Watcher, None], grown_bytes: int) -> None:
+        for watcher in list(watchers):
             watcher.advanced(self, grown_bytes)
 
-    def _release_commits(self, high_watermark: int) -> None:
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for last_offset, waiter in self._commit_waiters:
-            if last_offset >= high_watermark:
-                still.append((last_offset, waiter))
-            elif not waiter.done():
-                waiter.set_result(None)
-        self._commit_waiters = still
-
     def _fail_commits(self, error: KafkaError) -> None:
-        waiters, self._commit_waiters = self._commit_waiters, []
-        for _, waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
+        for waits in (self._commits, self._flushes, self._deletions):
+            waits.fail(error)
+
+    # ------------------------------------------------------------------ the flush
 
     def _start_flush(self) -> None:
         self._flush = asyncio.get_running_loop().create_task(self._flush_until_clean())
@@ -295,106 +574,27 @@ class Partition:
             while True:
                 end = log.log_end_offset
                 await self._flusher.flush(log, end)
-                if self.gone is not None:
+                if self.not_leading is not None:
                     return
                 if not log.flush_due():
-                    self._advance(log.log_end_offset)
+                    self._flushed_to(log.log_end_offset)
                     return
-                self._advance(end)
+                self._flushed_to(min(end, log.log_end_offset))
         except KafkaError as error:
             self._fail_commits(error)
         except OSError as error:
-            self._fail_commits(
-                KafkaStorageError(f"the flush of {log.topic_partition} failed: {error}")
-            )
+            failure = KafkaStorageError(f"the flush of {log.topic_partition} failed: {error}")
+            self._fail_commits(failure)
         except Exception:  # noqa: BLE001  (the root of the task)
             self._fail_commits(UnknownServerError())
             _log.exception("the flush of %s failed", log.topic_partition)
         finally:
             self._flush = None
 
-
-class Partitions:
-    """The partitions that this broker leads, by name and by topic id."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[tuple[str, int], Partition] = {}
-        self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self._by_place: dict[bytes, Partition] = {}
-        self._known_ids: dict[bytes, str] = {}
-        self._led: dict[bytes, int] = {}
-        """How many partitions of a topic are here, by its id."""
-        self._offline: dict[tuple[str, int], KafkaError] = {}
-
-    def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._by_name.values()))
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def add(self, partition: Partition) -> None:
-        """The broker leads this partition from now on."""
-        key = (partition.topic, partition.index)
-        topic_id = partition.topic_id.bytes
-        self._by_name[key] = partition
-        if (topic_id, partition.index) not in self._by_id:
-            self._led[topic_id] = self._led.get(topic_id, 0) + 1
-        self._by_id[topic_id, partition.index] = partition
-        self._by_place[_place(partition)] = partition
-        self._known_ids[topic_id] = partition.topic
-        self._offline.pop(key, None)
-
-    def remove(self, topic: str, index: int, error: KafkaError | None = None) -> None:
-        """The partition is deleted, or led elsewhere; who waits for it is told `error`."""
-        self._offline.pop((topic, index), None)
-        partition = self._by_name.pop((topic, index), None)
-        if partition is None:
+    def _flushed_to(self, end: int) -> None:
+        if self.followers is None:
+            self._advance(end)
             return
-        topic_id = partition.topic_id.bytes
-        del self._by_id[topic_id, index]
-        del self._by_place[_place(partition)]
-        self._led[topic_id] -= 1
-        if not self._led[topic_id]:
-            del self._led[topic_id], self._known_ids[topic_id]
-        partition.stop(error or UnknownTopicOrPartition())
-
-    def set_offline(self, topic: str, index: int, error: KafkaError | None = None) -> None:
-        """The disk of this partition failed: it answers `KafkaStorageError` from now on."""
-        reason = error or KafkaStorageError()
-        self.remove(topic, index, reason)
-        self._offline[topic, index] = reason
-
-    def maybe_get(self, topic: str, index: int) -> Partition | None:
-        return self._by_name.get((topic, index))
-
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition; raises `UnknownTopicOrPartition` or, where its disk failed, `KafkaStorageError`."""
-        partition = self._by_name.get((topic, index))
-        if partition is None:
-            raise self._offline.get((topic, index)) or UnknownTopicOrPartition()
-        return partition
-
-    def by_place(self, place: bytes) -> Partition | None:
-        """The partition that a flexible Produce request names with these bytes (`kernel.runs`)."""
-        return self._by_place.get(place)
-
-    def get_by_id(self, topic_id: UUID | bytes, index: int) -> Partition:
-        """The partition; an id that no topic has raises `UnknownTopicId`."""
-        raw = topic_id if isinstance(topic_id, bytes) else topic_id.bytes
-        partition = self._by_id.get((raw, index))
-        if partition is not None:
-            return partition
-        name = self._known_ids.get(raw)
-        if name is None:
-            raise UnknownTopicId
-        raise self._offline.get((name, index)) or UnknownTopicOrPartition()
-
-
-def _place(partition: Partition) -> bytes:
-    name = partition.topic.encode()
-    place = bytearray()
-    write_uvarint(place, len(name) + 1)
-    place += name
-    place.append(2)  # an array of one
-    place += partition.index.to_bytes(4, "big")
-    return bytes(place)
+        self._own_end = end
+        self._flushes.release(end)
+        self.maybe_advance()

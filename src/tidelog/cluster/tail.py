@@ -11,10 +11,11 @@ before, by those that `prepare`: while they wait, everybody else still sees the 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.cluster import metadata
 from tidelog.cluster.image import Delta, Image
+from tidelog.cluster.metadata import Record
 from tidelog.metastore.contract import Compacted, Metastore, MetastoreError
 
 log = logging.getLogger(__name__)
@@ -28,12 +29,13 @@ _RETRY_SECONDS = 1.0
 class Tail:
     """The newest image this process has, and who wants to hear of changes."""
 
-    def __init__(self, metastore: Metastore) -> None:
+    def __init__(self, metastore: Metastore, image: Image | None = None) -> None:
+        """Follows the log from `image` on; without one, from its beginning."""
         self._metastore = metastore
         self._preparations: list[Preparation] = []
         self._listeners: list[Listener] = []
         self._applying = asyncio.Lock()
-        self.image = Image()
+        self.image = image or Image()
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -63,17 +65,32 @@ class Tail:
                 for entry in entries:
                     await self._apply(entry.data, entry.number)
 
+    async def advance(self, records: Sequence[Record], number: int) -> None:
+        """Apply what this process has just appended as entry `number`, without reading it back."""
+        async with self._applying:
+            if number == self.image.number + 1:
+                await self._show(*self.image.apply(records, number))
+
     async def run(self) -> None:
         """Catch up whenever the log grows, until cancelled."""
+        away = False
         while True:
             try:
                 tick = await self._metastore.tick()
+                if away:
+                    log.warning("the metastore is back")
+                    away = False
                 if tick.log_end > self.image.number:
                     await self.catch_up()
                 else:
                     await self._metastore.wait(tick)
             except MetastoreError as error:
-                log.warning("metadata cannot be followed at the moment: %s", error)
+                if not away:
+                    away = True
+                    log.warning(
+                        "the metastore is away: %s; this broker goes on serving what it leads",
+                        error,
+                    )
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _apply(self, data: bytes, number: int) -> None:

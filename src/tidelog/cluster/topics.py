@@ -4,7 +4,7 @@ Each takes the image and what is wanted, and returns the records to append and a
 it, or the `KafkaError` that says why not.  Nothing here appends or waits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -68,6 +68,10 @@ class Rules:
     check_config: Callable[[Mapping[str, str]], None]
     """Raises `InvalidConfig` for settings that a topic cannot have."""
     new_id: Callable[[], UUID]
+    unclean: bool = False
+    """unclean.leader.election.enable"""
+    min_in_sync: int = 1
+    """min.insync.replicas"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ def create(
     records: list[Record] = []
     outcomes: list[Created | KafkaError] = []
     folded = {_folded(name): name for name in image.topics}
+    live = image.live_brokers
     budget = MAX_PARTITIONS_PER_REQUEST
     for topic in wanted:
         try:
@@ -103,7 +108,7 @@ def create(
         budget -= len(replicas)
         folded[_folded(topic.name)] = topic.name
         topic_id = rules.new_id()
-        records += _topic_records(topic, topic_id, replicas)
+        records += _topic_records(topic, topic_id, replicas, live)
         outcomes.append(
             Created(
                 name=topic.name,
@@ -146,6 +151,18 @@ def grow(
         except KafkaError as error:
             outcomes.append(error)
     return records, outcomes
+
+
+def may_be_unclean(image: Image, topic: str, rules: Rules) -> bool:
+    """Whether the topic would rather lose records than have no leader."""
+    own = image.topic_config(topic).get("unclean.leader.election.enable")
+    return rules.unclean if own is None else own.lower() == "true"
+
+
+def min_in_sync(image: Image, topic: str, rules: Rules) -> int:
+    """How many replicas of the topic must be in sync before anything is committed."""
+    own = image.topic_config(topic).get("min.insync.replicas")
+    return rules.min_in_sync if own is None else int(own)
 
 
 def _check_new_name(name: str, image: Image, folded: Mapping[str, str]) -> None:
@@ -193,14 +210,14 @@ def _replicas_of(image: Image, topic: NewTopic, rules: Rules, turn: int) -> list
 
 
 def _check_factor(image: Image, factor: int) -> None:
-    if factor > len(image.brokers):
+    if factor > len(image.live_brokers):
         raise InvalidReplicationFactor(
-            f"the replication factor is {factor}, but only {len(image.brokers)} broker(s) are registered"
+            f"the replication factor is {factor}, but only {len(image.live_brokers)} broker(s) are running"
         )
 
 
 def _sites(image: Image) -> list[Site]:
-    return [Site(each.id, each.rack) for each in image.brokers.values()]
+    return [Site(each.id, each.rack) for each in image.brokers.values() if each.is_live]
 
 
 def _checked_assignment(
@@ -226,24 +243,27 @@ def _check_replicas(image: Image, assignments: Sequence[tuple[int, ...]], factor
         for broker in replicas:
             if broker not in image.brokers:
                 raise InvalidReplicaAssignment(f"there is no broker {broker}")
+        if not any(image.brokers[broker].is_live for broker in replicas):
+            raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} is running")
 
 
 def _topic_records(
-    topic: NewTopic, topic_id: UUID, replicas: Sequence[tuple[int, ...]]
+    topic: NewTopic, topic_id: UUID, replicas: Sequence[tuple[int, ...]], live: Set[int]
 ) -> list[Record]:
     records: list[Record] = [TopicRecord(topic.name, topic_id)]
-    records += _partition_records(topic_id, 0, replicas)
+    records += _partition_records(topic_id, 0, replicas, live)
     records += (ConfigRecord(TOPIC, topic.name, key, value) for key, value in topic.configs.items())
     return records
 
 
 def _partition_records(
-    topic_id: UUID, first: int, assignments: Sequence[tuple[int, ...]]
+    topic_id: UUID, first: int, assignments: Sequence[tuple[int, ...]], live: Set[int]
 ) -> list[Record]:
-    return [
-        PartitionRecord(topic_id, first + offset, replicas, replicas, replicas[0])
-        for offset, replicas in enumerate(assignments)
-    ]
+    records: list[Record] = []
+    for offset, replicas in enumerate(assignments):
+        isr = tuple(each for each in replicas if each in live)
+        records.append(PartitionRecord(topic_id, first + offset, replicas, isr, isr[0]))
+    return records
 
 
 def _growth(image: Image, wanted: MorePartitions) -> list[Record]:
@@ -271,4 +291,4 @@ def _growth(image: Image, wanted: MorePartitions) -> list[Record]:
                 f"{len(replicas)} assignment(s) were given for {more} new partition(s)"
             )
         _check_replicas(image, replicas, factor)
-    return _partition_records(topic.id, now, replicas)
+    return _partition_records(topic.id, now, replicas, image.live_brokers)

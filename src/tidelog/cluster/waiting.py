@@ -17,6 +17,7 @@ from tidelog.clock import Clock
 from tidelog.errors import KafkaError
 
 from .partition import Partition
+from .surroundings import Watcher
 
 TICK_MS = 5
 """Deadlines are rounded up to multiples of this."""
@@ -84,6 +85,27 @@ class Wait:
     def failed(self, partition: Partition, error: KafkaError) -> None:
         self._waiting.wake(self)
 
+    def settled(self, partition: Partition) -> None:
+        """Nothing to read, nothing to do."""
+
+    def watches(self, partition: Partition) -> dict[Watcher, None]:
+        """Among whom of this partition's watchers it is."""
+        return partition.watchers
+
+
+class ReplicaWait(Wait):
+    """A follower that waits: it may read up to the log's end, so that an append is enough to wake it."""
+
+    __slots__ = ()
+
+    def advanced(self, partition: Partition, grown_bytes: int) -> None:
+        self._needed_bytes -= grown_bytes
+        if self._needed_bytes <= 0:
+            self._waiting.wake(self)
+
+    def watches(self, partition: Partition) -> dict[Watcher, None]:
+        return partition.replica_watchers
+
 
 class Waiting:
     """All readers that wait."""
@@ -109,12 +131,18 @@ class Waiting:
         needed_bytes: int,
         max_wait_ms: int,
         then: Callable[[], None],
+        *,
+        replica: bool = False,
     ) -> Wait:
-        """Call `then` when `needed_bytes` more lie behind `offsets`, or after `max_wait_ms`."""
+        """Call `then` when `needed_bytes` more lie behind `offsets`, or after `max_wait_ms`.
+
+        For a `replica` everything that is appended counts, committed or not.
+        """
         tick = int((self._clock.monotonic() * 1000 + max_wait_ms) // TICK_MS) + 1
-        wait = Wait(self, offsets, isolation, needed_bytes, tick, then)
+        kind = ReplicaWait if replica else Wait
+        wait = kind(self, offsets, isolation, needed_bytes, tick, then)
         for partition in offsets:
-            partition.watchers[wait] = None
+            wait.watches(partition)[wait] = None
         bucket = self._due.get(tick)
         if bucket is None:
             bucket = self._due[tick] = {}
@@ -150,7 +178,7 @@ class Waiting:
         wait.done = True
         self._count -= 1
         for partition in wait.partitions:
-            partition.watchers.pop(wait, None)
+            wait.watches(partition).pop(wait, None)
         bucket = self._due.get(wait.tick)
         if bucket is not None:
             bucket.pop(wait, None)

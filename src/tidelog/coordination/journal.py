@@ -16,6 +16,9 @@ from tidelog.storage.log import Appended
 
 R = TypeVar("R")
 
+_ALL = -1
+"""What a coordinator promises must outlive this broker."""
+
 
 class PartitionJournal(Generic[R]):
     """Appends records as batches to a partition, and reads them all back."""
@@ -66,11 +69,15 @@ class PartitionJournal(Generic[R]):
 
     def _write(self, batch: bytearray) -> int:
         header = parse_header(batch, 0)
-        return self._partition.append(batch, header, coordinator=True).last_offset
+        return self._partition.append(batch, header, acks=_ALL, coordinator=True).last_offset
 
     def committed(self, offset: int) -> "asyncio.Future[None] | None":
         """See `Journal.committed`."""
         return None if offset < 0 else self._partition.committed(offset)
+
+    def all_committed(self) -> "asyncio.Future[None] | None":
+        """See `Journal.all_committed`."""
+        return self.committed(self._partition.log_end_offset - 1)
 
     async def scan(self) -> AsyncIterator[list[R | Marker]]:
         """Everything from the log's start to its end, a read at a time."""
@@ -114,4 +121,4 @@ def append_marker(partition: Partition, end: EndOfTransaction, now_ms: int) -> A
     batch = marker.build(
         producer_id=end.producer_id, producer_epoch=end.producer_epoch, timestamp_ms=now_ms
     )
-    return partition.append(batch, parse_header(batch, 0), coordinator=True)
+    return partition.append(batch, parse_header(batch, 0), acks=_ALL, coordinator=True)

@@ -13,7 +13,9 @@ fails (the disk, the leadership), the state is ahead of the log: the shard is dr
 All of it runs on the loop without a pause between 1 and 3, so the events of a shard are serial by nature.  A
 decision without records still waits for the records before it, so nobody hears of a state that may yet vanish.
 
-A shard is loaded by replaying its journal in chunks; until then its requests get `CoordinatorLoadInProgress`.
+A shard is loaded by replaying its journal in chunks, and waiting until all of it is committed: what a new leader finds
+above the high watermark may yet vanish, and nobody may act on it before.  Until then its requests get
+`CoordinatorLoadInProgress`.
 """
 
 import asyncio
@@ -48,6 +50,8 @@ Reply = Callable[[Any], None]
 
 _TIMER_RETRY_MS = 500
 """A timer whose records could not be appended is tried again after this."""
+_COMMIT_SECONDS = 5.0
+"""How long a request waits for the other replicas (offsets.commit.timeout.ms); the records stay, and may count later."""
 
 _AS_TOLD_TO_CLIENTS: dict[type[KafkaError], type[KafkaError]] = {
     NotLeaderOrFollower: NotCoordinator,
@@ -129,6 +133,10 @@ class Journal(Protocol[R]):
         """None if everything up to `offset` is committed, else a future that is done when it is."""
         ...
 
+    def all_committed(self) -> "asyncio.Future[None] | None":
+        """As `committed`, for everything that was written so far."""
+        ...
+
     def scan(self) -> AsyncIterator[list[R | Marker]]:
         """Everything from the beginning, in chunks."""
         ...
@@ -207,10 +215,7 @@ class Runtime(Generic[R]):
         """Decide on the shard's state, append, replay; returns the response once it is committed."""
         response, waiting = self.write_now(index, decide)
         if waiting is not None:
-            try:
-                await asyncio.shield(waiting)
-            except KafkaError as error:
-                raise told(error) from error
+            await _commit(waiting)
         return response
 
     def write_now(
@@ -232,7 +237,7 @@ class Runtime(Generic[R]):
         decision.then = lambda: self._end(shard, end)
         waiting = self._carry_out(index, shard, decision)
         if waiting is not None:
-            await asyncio.shield(waiting)
+            await _commit(waiting)
 
     @staticmethod
     def _end(shard: _Shard[R], end: EndOfTransaction) -> None:
@@ -322,6 +327,9 @@ class Runtime(Generic[R]):
                         state.replay(record)
                 count += len(chunk)
                 await asyncio.sleep(0)
+            waiting = journal.all_committed()
+            if waiting is not None:
+                await asyncio.shield(waiting)
             self._shards[index] = _Shard(state, journal, timers)
             state.loaded()
         except KafkaError as error:
@@ -329,7 +337,8 @@ class Runtime(Generic[R]):
         except Exception:  # the root of this task
             log.exception("%s shard %d could not be loaded", self._name, index)
         finally:
-            self._loading.pop(index, None)
+            if self._loading.get(index) is asyncio.current_task():
+                del self._loading[index]
         if count:
             log.info("%s shard %d loaded: %d records", self._name, index, count)
 
@@ -360,6 +369,16 @@ def _append(journal: Journal[R], decision: Decision[R, Any]) -> int:
     if decision.producer is None:
         return journal.append(decision.records)
     return journal.append_in_transaction(decision.records, decision.producer)
+
+
+async def _commit(waiting: "asyncio.Future[None]") -> None:
+    try:
+        async with asyncio.timeout(_COMMIT_SECONDS):
+            await asyncio.shield(waiting)
+    except TimeoutError:
+        raise told(RequestTimedOut()) from None
+    except KafkaError as error:
+        raise told(error) from error
 
 
 def told(error: KafkaError) -> KafkaError:

@@ -1,7 +1,7 @@
-"""The shards of one coordinator: which of them a key belongs to, and when each is loaded.
+"""The shards of one coordinator: which of them a key belongs to, who leads it, and when each is loaded.
 
 A coordinator's internal topic is made when somebody first needs it.  A shard is loaded when this broker begins to lead
-its partition, and again on demand if it had to be given up.
+its partition, is forgotten when another one does, and is loaded again on demand if it had to be given up.
 """
 
 import asyncio
@@ -9,10 +9,16 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from tidelog.cluster.image import Image
-from tidelog.cluster.partition import Partition, Partitions
-from tidelog.coordination.runtime import Journal, Runtime
-from tidelog.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from tidelog.cluster.image import Image, PartitionState
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
+from tidelog.coordination.runtime import Journal, Runtime, told
+from tidelog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    KafkaError,
+    NotCoordinator,
+)
 
 R = TypeVar("R")
 
@@ -28,6 +34,7 @@ class Shards(Generic[R]):
         self,
         topic: str,
         *,
+        broker_id: int,
         runtime: Runtime[R],
         image: Callable[[], Image],
         partitions: Partitions,
@@ -35,37 +42,59 @@ class Shards(Generic[R]):
         journal: Callable[[Partition], Journal[R]],
     ) -> None:
         self.topic = topic
+        self._broker_id = broker_id
         self._runtime = runtime
         self._image = image
         self._partitions = partitions
         self._ensure_topic = ensure_topic
         self._journal = journal
+        self._epochs: dict[int, int] = {}
+        """By shard that was loaded here: the leader epoch in which it was."""
 
     @property
     def count(self) -> int:
         """How many there are; 0 before the topic is made."""
         return self._image().partition_count(self.topic)
 
-    def start(self) -> None:
-        """Begin to load every shard that this broker leads."""
+    def follow(self) -> None:
+        """Load what this broker leads by now, and forget what it leads no longer."""
         for index in range(self.count):
-            self.lead(index)
+            state = self._state(index)
+            if state.leader == self._broker_id:
+                self._lead(index, state.leader_epoch)
+            else:
+                self._resign(index)
 
-    def lead(self, index: int) -> None:
-        """This broker leads this partition of the topic from now on."""
-        partition = self._partitions.maybe_get(self.topic, index)
-        if partition is not None and not self._runtime.is_loaded(index):
-            self._runtime.load(index, self._journal(partition))
+    def leader_of(self, index: int) -> int:
+        """The broker that coordinates this shard; raises while there is none."""
+        if not 0 <= index < self.count:
+            raise CoordinatorNotAvailable
+        leader = self._state(index).leader
+        if leader < 0:
+            raise CoordinatorNotAvailable
+        return leader
 
-    async def index_of(self, key: str) -> int:
-        """The shard of a group or transactional id, loaded; raises while it is not."""
+    async def locate(self, key: str) -> int:
+        """The shard of a group or transactional id, whoever leads it."""
         count = self.count
         if not count:
             await self._ensure_topic(self.topic)
             count = self.count
             if not count:
                 raise CoordinatorNotAvailable
-        index = shard_of(key, count)
+        return shard_of(key, count)
+
+    async def find(self, key: str) -> int:
+        """The broker that coordinates the shard of `key`; if it is this one, the shard is loaded."""
+        index = await self.locate(key)
+        leader = self.leader_of(index)
+        if leader == self._broker_id:
+            await self.ensure_loaded(index)
+        return leader
+
+    async def index_of(self, key: str) -> int:
+        """The shard of a group or transactional id, loaded here; raises while it is not."""
+        index = await self.locate(key)
         await self.ensure_loaded(index)
         return index
 
@@ -73,13 +102,39 @@ class Shards(Generic[R]):
         """Load the shard unless it is loaded; a long load raises `CoordinatorLoadInProgress`."""
         if self._runtime.is_loaded(index):
             return
-        partition = self._partitions.maybe_get(self.topic, index)
-        if partition is None:
-            raise CoordinatorNotAvailable
-        task = self._runtime.load(index, self._journal(partition))
-        if partition.log.size_bytes > _LOADED_AT_ONCE_BYTES:
+        if self.leader_of(index) != self._broker_id:
+            raise NotCoordinator
+        try:
+            size_bytes = self._partitions.get(self.topic, index).log.size_bytes
+        except KafkaError as error:
+            raise told(error) from None
+        task = self._lead(index, self._state(index).leader_epoch)
+        if task is None:
+            return
+        if size_bytes > _LOADED_AT_ONCE_BYTES:
             raise CoordinatorLoadInProgress
         await asyncio.wait({task})
+
+    def _state(self, index: int) -> PartitionState:
+        return self._image().topics[self.topic].partitions[index]
+
+    def _lead(self, index: int, leader_epoch: int) -> "asyncio.Task[None] | None":
+        """Load the shard, unless it was in this very epoch; somebody else may have led it in between."""
+        if self._epochs.get(index) == leader_epoch:
+            if self._runtime.is_loaded(index):
+                return None
+        else:
+            self._resign(index)
+        try:
+            partition = self._partitions.get(self.topic, index)
+        except KafkaError:
+            return None  # its disk failed; whoever asks is told
+        self._epochs[index] = leader_epoch
+        return self._runtime.load(index, self._journal(partition))
+
+    def _resign(self, index: int) -> None:
+        if self._epochs.pop(index, None) is not None:
+            self._runtime.unload(index)
 
 
 def shard_of(key: str, partition_count: int) -> int:

@@ -1,11 +1,12 @@
-"""The hot loops, and only those: checksums, varints, batches, records, request bodies, index search.
+"""The hot loops, and only those: checksums, varints, batches, records, drafts, columns, request bodies, index search.
 
 Every module here is ordinary Python with a `.pxd` beside it.  With a C compiler at build time the pair
 becomes an extension module; without one, or with `TIDELOG_PURE=1`, the very same `.py` file is imported.
 `primitives` is the one exception: its few readers exist in Python and, in its `.pxd` and header, in C.
 
 All functions take any contiguous bytes-like object, check every length against what is left, and raise only
-`ProtocolError`, `CorruptMessage` or `InvalidRecord` for bytes that are wrong.  No I/O, no behaviour, no state.
+`ProtocolError`, `CorruptMessage` or `InvalidRecord` for bytes that are wrong.  No I/O, no behaviour,
+and no state but that of a batch which is being written (`drafts`).
 """
 
 import os
@@ -28,11 +29,14 @@ if os.environ.get("TIDELOG_PURE", "") not in ("", "0"):
     sys.meta_path.insert(0, _SourcesOnly)
 
 from tidelog.kernel import batches as _batches
+from tidelog.kernel.arrow import batch_places, decode_columns
 from tidelog.kernel.batches import check_batch, scan_batches, stamp_batch
 from tidelog.kernel.checksum import crc32c
+from tidelog.kernel.drafts import Delivery, Draft, Drafts
 from tidelog.kernel.hashing import murmur2
 from tidelog.kernel.indexes import find_floor
 from tidelog.kernel.records import (
+    decode_messages,
     decode_records,
     encode_records,
     first_without_key,
@@ -47,9 +51,15 @@ COMPILED: bool = not str(_batches.__file__).endswith(".py")
 
 __all__ = [
     "COMPILED",
+    "Delivery",
+    "Draft",
+    "Drafts",
+    "batch_places",
     "check_batch",
     "crc32c",
+    "decode_columns",
     "decode_fetch",
+    "decode_messages",
     "decode_produce",
     "decode_records",
     "encode_records",

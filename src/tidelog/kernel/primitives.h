@@ -46,6 +46,22 @@ static inline unsigned char *tidelog_writable(PyObject *view) {
     return (unsigned char *)tidelog_start(view);
 }
 
+/* An instance of a subclass of tuple, as `tuple.__new__` makes it, but without a tuple in between.  It is taken from the
+   collector: what its makers put in holds no reference that could lead back to it. */
+static inline PyObject *tidelog_row(PyObject *cls, PyObject *a, PyObject *b, PyObject *c, PyObject *d, PyObject *e,
+                                    PyObject *f, PyObject *g) {
+    PyObject *items[7] = {a, b, c, d, e, f, g};
+    PyObject *row = ((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 7);
+    int i;
+    if (row == NULL) return NULL;
+    for (i = 0; i < 7; i++) {
+        Py_INCREF(items[i]);
+        PyTuple_SET_ITEM(row, i, items[i]);
+    }
+    PyObject_GC_UnTrack(row);
+    return row;
+}
+
 static inline uint16_t tidelog_u16(const unsigned char *p) { return (uint16_t)((p[0] << 8) | p[1]); }
 
 static inline uint32_t tidelog_u32(const unsigned char *p) {

@@ -1,5 +1,6 @@
 # The C twins of primitives.py.  A compiled module that says `primitives.i32(…)` gets these.
 
+from cpython.bytearray cimport PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
@@ -10,6 +11,7 @@ cdef extern from "primitives.h":
     Py_ssize_t tidelog_length(object view)
     const unsigned char* tidelog_start(object view)
     unsigned char* tidelog_writable(object view) except NULL
+    object tidelog_row(object cls, object a, object b, object c, object d, object e, object f, object g)
     uint16_t tidelog_u16(const unsigned char* p) nogil
     uint32_t tidelog_u32(const unsigned char* p) nogil
     uint64_t tidelog_u64(const unsigned char* p) nogil
@@ -57,6 +59,26 @@ cdef inline void put_i64(unsigned char* target, Py_ssize_t pos, int64_t value) n
 cdef inline Py_ssize_t put_bytes(unsigned char* target, Py_ssize_t pos, bytes data) noexcept:
     memcpy(target + pos, <const char*>data, len(data))
     return pos + len(data)
+
+cdef inline void put_native_i32(unsigned char* target, Py_ssize_t pos, int32_t value) noexcept:
+    memcpy(target + pos, &value, 4)
+
+cdef inline void put_native_i64(unsigned char* target, Py_ssize_t pos, int64_t value) noexcept:
+    memcpy(target + pos, &value, 8)
+
+cdef inline Py_ssize_t move(unsigned char* target, Py_ssize_t at, const unsigned char* data, Py_ssize_t pos,
+                            Py_ssize_t end) noexcept:
+    memcpy(target + at, data + pos, end - pos)
+    return at + end - pos
+
+cdef inline bytearray fresh(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+cdef inline int enlarge(bytearray out, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(out, size)
+
+cdef inline object row(object cls, object a, object b, object c, object d, object e, object f, object g):
+    return tidelog_row(cls, a, b, c, d, e, f, g)
 
 cdef inline str text(const unsigned char* data, Py_ssize_t pos, Py_ssize_t end):
     return PyUnicode_DecodeUTF8(<const char*>data + pos, end - pos, NULL)

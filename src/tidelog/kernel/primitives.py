@@ -25,6 +25,8 @@ _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _U32 = struct.Struct(">I")
+_NATIVE_I32 = struct.Struct("=i")
+_NATIVE_I64 = struct.Struct("=q")
 
 
 def view(buf: Buffer) -> Buffer:
@@ -98,6 +100,38 @@ def put_bytes(target: Data, pos: int, data: bytes) -> int:
     end = pos + len(data)
     target[pos:end] = data
     return end
+
+
+def put_native_i32(target: Data, pos: int, value: int) -> None:
+    """Write a signed 32-bit number at `pos` in this machine's byte order."""
+    _NATIVE_I32.pack_into(target, pos, value)
+
+
+def put_native_i64(target: Data, pos: int, value: int) -> None:
+    """Write a signed 64-bit number at `pos` in this machine's byte order."""
+    _NATIVE_I64.pack_into(target, pos, value)
+
+
+def move(target: Data, at: int, data: Data, pos: int, end: int) -> int:
+    """Write the bytes of `data` from `pos` to `end` at `at`; returns the position after them."""
+    after = at + end - pos
+    target[at:after] = data[pos:end]
+    return after
+
+
+def fresh(size: int) -> bytearray:
+    """A buffer of so many bytes; in C they are whatever was there, so all must be written or cut off."""
+    return bytearray(size)
+
+
+def enlarge(out: bytearray, size: int) -> None:
+    """Make `out` so many bytes large; in C the new ones are whatever was there."""
+    out.extend(bytes(size - len(out)))
+
+
+def row(cls: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
+    """A tuple of seven of the class `cls`, which must be a subclass of tuple; they must hold nothing that could hold it."""
+    return tuple.__new__(cls, (a, b, c, d, e, f, g))
 
 
 def text(data: Data, pos: int, end: int) -> str:

@@ -5,10 +5,19 @@ cimport tidelog.kernel.varints as varints
 cdef long long _FAR
 cdef Py_ssize_t _AROUND_BYTES
 
-@cython.locals(_="long long", view=object, data="const unsigned char*", found=list, length="long long",
-               stop=Py_ssize_t, delta="long long", offset_delta="long long", size="long long", headers=tuple)
 cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_offset,
                           long long base_timestamp)
+
+cpdef list decode_messages(object cls, object topic, object partition, object buf, Py_ssize_t pos, Py_ssize_t end,
+                           long long count, long long base_offset, long long base_timestamp, long long first,
+                           long long append_time)
+
+@cython.locals(_="long long", view=object, data="const unsigned char*", found=list, length="long long",
+               stop=Py_ssize_t, delta="long long", offset_delta="long long", size="long long", headers=tuple,
+               timestamp="long long", offset="long long")
+cdef list _decode(object cls, object topic, object partition, object buf, Py_ssize_t pos, Py_ssize_t end,
+                  long long count, long long base_offset, long long base_timestamp, long long first,
+                  long long append_time)
 
 @cython.locals(view=object, data="const unsigned char*", index="long long", length="long long",
                stop=Py_ssize_t, _="long long", size="long long")

@@ -13,12 +13,14 @@ Varints are zig-zag.  A record is `(offset, timestamp, key, value, headers)` wit
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tidelog.kernel.primitives as primitives
 import tidelog.kernel.varints as varints
 from tidelog.errors import InvalidRecord, ProtocolError
 from tidelog.kernel.primitives import Buffer
+
+T = TypeVar("T")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 DecodedRecord = tuple[int, int, bytes | None, bytes | None, Headers]
@@ -35,22 +37,68 @@ def decode_records(
     buf: Buffer, pos: int, end: int, count: int, base_offset: int, base_timestamp: int
 ) -> list[DecodedRecord]:
     """All `count` records from `pos` to `end`, which they must fill exactly."""
+    return _decode(None, None, None, buf, pos, end, count, base_offset, base_timestamp, -_FAR, -1)
+
+
+def decode_messages(
+    cls: type[T],
+    topic: str,
+    partition: int,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    first: int,
+    append_time: int,
+) -> list[T]:
+    """The records from the offset `first` on, each as a `cls` of (topic, partition, offset, timestamp, key, value, headers).
+
+    As `decode_records` otherwise; an `append_time` that is not -1 is the time of all of them.
+    """
+    if not issubclass(cls, tuple):
+        raise TypeError(f"{cls.__name__} is not a tuple")
+    return _decode(
+        cls,
+        topic,
+        partition,
+        buf,
+        pos,
+        end,
+        count,
+        base_offset,
+        base_timestamp,
+        first,
+        append_time,
+    )
+
+
+def _decode(
+    cls: Any,
+    topic: Any,
+    partition: Any,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    first: int,
+    append_time: int,
+) -> list[Any]:
+    """The records from the offset `first` on: each as a `cls` with topic and partition, or without if there is no class."""
     view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.window(view, pos, end)
     end -= pos
     pos = 0
-    if (
-        base_timestamp >= _FAR
-        or base_timestamp < -_FAR
-        or base_offset >= _FAR
-        or base_offset < -_FAR
-    ):
+    if not (-_FAR <= base_timestamp < _FAR and -_FAR <= base_offset < _FAR):
         raise InvalidRecord(
             f"base offset {base_offset} or timestamp {base_timestamp} is out of range"
         )
-    found: list[DecodedRecord] = []
+    found: list[Any] = []
     headers: Headers
     try:
         for _ in range(count):
@@ -58,13 +106,15 @@ def decode_records(
             if length < 6 or length > end - pos:
                 raise InvalidRecord(f"a record claims {length} bytes where {end - pos} are left")
             stop = pos + length
-            pos += 1
-            delta, pos = varints.varint(data, pos, stop)
+            delta, pos = varints.varint(data, pos + 1, stop)
             if delta >= _FAR or delta < -_FAR:
                 raise InvalidRecord(f"a record's timestamp delta is {delta}")
             offset_delta, pos = varints.varint(data, pos, stop)
             if offset_delta > 0x7FFFFFFF or offset_delta < -0x80000000:
                 raise InvalidRecord(f"a record's offset delta is {offset_delta}")
+            if base_offset + offset_delta < first:
+                pos = stop
+                continue
             size, pos = varints.varint(data, pos, stop)
             if size > stop - pos or size < -1:
                 raise InvalidRecord(f"a key claims {size} bytes where {stop - pos} are left")
@@ -85,7 +135,14 @@ def decode_records(
                 headers, pos = _headers(data, pos, stop, size)
             if pos != stop:
                 raise InvalidRecord(f"a record is {stop - pos} bytes longer than its fields")
-            found.append((base_offset + offset_delta, base_timestamp + delta, key, value, headers))
+            timestamp = base_timestamp + delta if append_time == -1 else append_time
+            offset = base_offset + offset_delta
+            if cls is None:
+                found.append((offset, timestamp, key, value, headers))
+            else:
+                found.append(
+                    primitives.row(cls, topic, partition, offset, timestamp, key, value, headers)
+                )
     except ProtocolError as error:
         raise InvalidRecord(f"a record cannot be read: {error}") from None
     if pos != end:
@@ -208,7 +265,7 @@ def encode_records(
         place = varints.zigzag(index if offset_deltas is None else offset_deltas[index])
         key_bytes = None if key is None else (key if type(key) is bytes else bytes(key))
         value_bytes = None if value is None else (value if type(value) is bytes else bytes(value))
-        tail = _encode_headers(headers) if headers else b"\0"
+        tail = encode_headers(headers) if headers else b"\0"
         key_size = 0 if key_bytes is None else len(key_bytes)
         value_size = 0 if value_bytes is None else len(value_bytes)
         key_raw = 1 if key_bytes is None else key_size << 1
@@ -267,7 +324,8 @@ def _headers(data: primitives.Data, pos: int, stop: int, count: int) -> tuple[He
     return tuple(found), pos
 
 
-def _encode_headers(headers: Iterable[tuple[str, Any]]) -> bytes:
+def encode_headers(headers: Iterable[tuple[str, Any]]) -> bytes:
+    """The last field of a record: how many headers, and each name and value."""
     found = tuple(headers)
     out = bytearray()
     varints.write_varint(out, len(found))

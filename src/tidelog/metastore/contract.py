@@ -8,15 +8,26 @@ A `Metastore` is one member's handle on a store that several members may share. 
 3. `lead` makes the caller controller when nobody live is.  Every win raises the controller epoch.
 4. `append` adds one entry to the metadata log.  The epoch is checked in the same atomic step, so a deposed
    controller's late append raises `Fenced` and leaves no trace.  Entries are numbered 1, 2, 3 … without a gap.
+   An append that raises another `MetastoreError` may have happened: the next `read` that answers tells, for good.
 5. `read` gives the entries after an index, in order.  Entries below the newest snapshot may have been cut;
    then it raises `Compacted` and the caller starts again from `snapshot`.
 6. `wait` returns when the store no longer is at the `Tick` that the caller has seen.  A caller that takes the tick
    first and reads afterwards misses nothing and sees nothing twice.
 
+Time.  The store counts the session timeout from the last heartbeat that reached it.  The holder counts from before
+it sent that heartbeat, so that its own `session_deadline` is never later than what the others see: until then nobody
+has taken the lease for ended, and from then on the holder must not act as a leader any more, whether or not it can
+reach the store.  Heartbeat about every third of the timeout: one may be lost, and the deadline still lies ahead.  A
+heartbeat that raises a `MetastoreError` other than `SessionLost` has decided nothing: the lease may live or not,
+the deadline stays what it was, and a later heartbeat may succeed.  The clock is the one passed in; it must not stand
+still while other machines go on, so a virtual machine that is suspended breaks the promise and only epochs protect.
+
 The store keeps opaque bytes; what they mean is `cluster/metadata.py`'s business.
 """
 
 import asyncio
+import contextlib
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -91,8 +102,14 @@ class Controller(NamedTuple):
 class Metastore(ABC):
     """One member's handle on the store; see the module's docstring for the contract."""
 
+    ends_with_process: bool = False
+    """Whether a session ends the moment its process dies, and not when its time has run out."""
     poll_seconds: float | None = None
     """How often `wait` looks for what other processes did; None when wake-ups come by themselves."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[str, float] = {}
+        """By token: the monotonic time until which the lease surely lives."""
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -121,6 +138,13 @@ class Metastore(ABC):
     @abstractmethod
     async def heartbeat(self, session: Session) -> None:
         """Renew the lease, or raise `SessionLost`."""
+
+    def session_deadline(self, session: Session) -> float:
+        """Monotonic time until which the lease surely lives; grows with each heartbeat that succeeds.
+
+        Minus infinity for a session that is known to be over.
+        """
+        return self._deadlines.get(session.token, -math.inf)
 
     @abstractmethod
     async def close_session(self, session: Session) -> None:
@@ -175,12 +199,18 @@ class Metastore(ABC):
                 if left is not None and left <= 0:
                     break
                 waits = [each for each in (left, self._poll_after(now)) if each is not None]
-                try:
-                    await asyncio.wait_for(bell.wait(), min(waits, default=None))
-                except TimeoutError:
-                    continue
+                with contextlib.suppress(TimeoutError):
+                    # Not wait_for: in Python 3.11 it loses a cancellation that comes with the bell.
+                    async with asyncio.timeout(min(waits, default=None)):
+                        await bell.wait()
                 bell.clear()
         return now
+
+    def _set_deadline(self, session: Session, deadline: float) -> None:
+        self._deadlines[session.token] = deadline
+
+    def _forget_deadline(self, session: Session) -> None:
+        self._deadlines.pop(session.token, None)
 
     def _poll_after(self, tick: Tick) -> float | None:
         if self.poll_seconds is None or len(tick.sessions) > 1:
@@ -193,24 +223,24 @@ class Wakeups:
     """Rings every listener of one process; the bells belong to one event loop."""
 
     def __init__(self) -> None:
-        self._bells: set[_Bell] = set()
+        self._bells: dict[_Bell, None] = {}
 
     def listen(self) -> "_Bell":
         return _Bell(self._bells)
 
     def ring(self) -> None:
-        for bell in self._bells:
+        for bell in list(self._bells):
             bell.set()
 
 
 class _Bell(asyncio.Event):
-    def __init__(self, bells: "set[_Bell]") -> None:
+    def __init__(self, bells: "dict[_Bell, None]") -> None:
         super().__init__()
         self._bells = bells
 
     def __enter__(self) -> "_Bell":
-        self._bells.add(self)
+        self._bells[self] = None
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bells.discard(self)
+        self._bells.pop(self, None)

@@ -39,6 +39,7 @@ class MemoryMetastore(Metastore):
     """A handle; expiry follows the clock that is passed in."""
 
     def __init__(self, store: MemoryStore, clock: Clock) -> None:
+        super().__init__()
         self._store = store
         self._clock = clock
         self._sessions: list[Session] = []
@@ -59,17 +60,19 @@ class MemoryMetastore(Metastore):
         if held is not None and self._is_live(held[0]):
             raise MemberTaken(f"broker id {member} is in use by another live broker")
         session = Session(member, str(next(self._store.tokens)), timeout_ms)
-        self._store.leases[member] = (session, self._clock.monotonic())
+        self._renew(session)
         self._sessions.append(session)
         self._store.wakeups.ring()
         return session
 
     async def heartbeat(self, session: Session) -> None:
         if not self._is_live(session):
+            self._forget_deadline(session)
             raise SessionLost(f"the session of broker {session.member} is over")
-        self._store.leases[session.member] = (session, self._clock.monotonic())
+        self._renew(session)
 
     async def close_session(self, session: Session) -> None:
+        self._forget_deadline(session)
         if session in self._sessions:
             self._sessions.remove(session)
         held = self._store.leases.get(session.member)
@@ -127,6 +130,11 @@ class MemoryMetastore(Metastore):
 
     def wakeups(self) -> Wakeups:
         return self._store.wakeups
+
+    def _renew(self, session: Session) -> None:
+        now = self._clock.monotonic()
+        self._store.leases[session.member] = (session, now)
+        self._set_deadline(session, now + session.timeout_ms / 1000)
 
     def _fence(self, epoch: int) -> None:
         if epoch != self._store.epoch:

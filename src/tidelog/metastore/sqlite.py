@@ -1,27 +1,30 @@
 """A metastore in one SQLite file: the default, for one machine and any number of its processes.
 
-The database is in WAL mode with synchronous=FULL, so an entry that was appended survives a power cut.  A session is a
-file beside the database, held with a kernel lock and stamped with the time of the last heartbeat: the lock is
-free the moment its process dies, and the stamp grows old when the process hangs.  Heartbeats therefore cost no
-commit.  All blocking work runs in one thread of the handle's own.
+The database is in WAL mode with synchronous=FULL, so an entry that was appended survives a power cut.  Sessions are
+files beside the database (leases.py), so that heartbeats cost no commit and do not queue behind one.  All blocking
+work runs in two threads of the handle's own: one for the database, one for heartbeats.
 
-What this process changes wakes its own waiters at once; what others change is found by polling
-`PRAGMA data_version`, which reads no page when nothing happened.
+What a process changes wakes its own waiters at once and those of other processes through a pipe (bells.py); the
+kernel tells of a process that died (deaths.py).  One that hangs is found by polling, and so is whatever was not
+heard.  A poll is `PRAGMA data_version`, which reads no page when nothing happened, and a look at each lease.
+
+A process that is stopped in the middle of a commit holds the database's write lock until it goes on or is
+killed.  Others then read, wait and keep their leases, but cannot write: they get a `MetastoreError` after `_BUSY_SECONDS`.
 """
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import sqlite3
-import struct
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from tidelog.clock import Clock
+from tidelog.metastore.bells import Bells
 from tidelog.metastore.contract import (
     Compacted,
     Controller,
@@ -37,10 +40,20 @@ from tidelog.metastore.contract import (
     Tick,
     Wakeups,
 )
+from tidelog.metastore.deaths import Deaths
+from tidelog.metastore.leases import Leases
 
 T = TypeVar("T")
 
-_STAMP = struct.Struct("<d")
+_BUSY_SECONDS = 10.0
+"""How long to wait for a process that is writing; longer than any commit, even on a slow disk."""
+_SLOWER_TOLD = 5
+"""How much longer to wait before looking for deaths when the kernel tells of them."""
+_SLOWEST_SECONDS = 1.0
+_DELETES = 10_000
+"""How many entries are cut in one transaction: others want to write too."""
+_WAL_BYTES = 16 * 1024 * 1024
+"""What a large transaction leaves of the write-ahead log's file."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cluster (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
@@ -56,33 +69,59 @@ CREATE TABLE IF NOT EXISTS snapshot (one INTEGER PRIMARY KEY CHECK (one = 1), id
 class SqliteMetastore(Metastore):
     """A handle on the database at `path`, which is made when it is not there."""
 
+    ends_with_process = True
     poll_seconds = 0.1
+    """While deaths are not told; otherwise `_SLOWER_TOLD` times as long."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        self._database = _Database(path, clock)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metastore")
+        super().__init__()
+        directory = path.with_name(path.name + ".sessions")
         self._wakeups = Wakeups()
+        self._leases = Leases(directory, clock)
+        self._database = _Database(path, self._leases)
+        self._bells = Bells(directory, self._wakeups.ring)
+        self._deaths = Deaths(self._wakeups.ring)
+        self._deaths_are_told = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metastore")
+        self._heart = ThreadPoolExecutor(1, thread_name_prefix="metastore-heart")
         self._closed = False
 
     async def open(self) -> None:
         await self._run(self._database.open)
+        await self._run(self._bells.hang)
+        self._bells.listen()
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self._bells.take_down()
+            self._deaths.watch(set())
             await self._run(self._database.close)
+            await self._run(self._bells.ring_others)
             self._thread.shutdown()
+            self._heart.shutdown()
 
     async def cluster_id(self, proposal: str) -> str:
         return await self._run(lambda: self._database.cluster_id(proposal))
 
     async def open_session(self, member: int, timeout_ms: int) -> Session:
-        return await self._change(lambda: self._database.open_session(member, timeout_ms))
+        session, deadline = await self._change(
+            lambda: self._database.open_session(member, timeout_ms)
+        )
+        self._set_deadline(session, deadline)
+        return session
 
     async def heartbeat(self, session: Session) -> None:
-        await self._run(lambda: self._database.heartbeat(session))
+        try:
+            deadline = await self._run(lambda: self._leases.renew(session), self._heart)
+        except SessionLost:
+            self._forget_deadline(session)
+            self._wakeups.ring()
+            raise
+        self._set_deadline(session, deadline)
 
     async def close_session(self, session: Session) -> None:
+        self._forget_deadline(session)
         await self._change(lambda: self._database.close_session(session))
 
     async def lead(self, session: Session) -> int | None:
@@ -102,23 +141,39 @@ class SqliteMetastore(Metastore):
 
     async def save_snapshot(self, epoch: int, snapshot: Snapshot) -> None:
         await self._run(lambda: self._database.save_snapshot(epoch, snapshot))
+        while await self._run(lambda: self._database.cut(epoch)):
+            pass
 
     async def tick(self) -> Tick:
-        return await self._run(self._database.tick)
+        tick, others = await self._run(self._database.tick)
+        if not self._closed:
+            self._deaths_are_told = self._deaths.watch(others)
+        return tick
 
     def wakeups(self) -> Wakeups:
         return self._wakeups
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    def _poll_after(self, tick: Tick) -> float | None:
+        seconds = super()._poll_after(tick)
+        if seconds is None or not self._deaths_are_told:
+            return seconds
+        return min(seconds * _SLOWER_TOLD, _SLOWEST_SECONDS)
+
+    async def _run(self, work: Callable[[], T], thread: ThreadPoolExecutor | None = None) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(thread or self._thread, work)
         except (sqlite3.Error, OSError) as error:
             # SQLite's own word for a file that it cannot read is the bare class; the others have one of their own.
             kind = MetastoreDamaged if type(error) is sqlite3.DatabaseError else MetastoreError
             raise kind(f"the metastore {self._database.path}: {error}") from error
 
     async def _change(self, work: Callable[[], T]) -> T:
-        result = await self._run(work)
+        def work_and_tell() -> T:
+            result = work()
+            self._bells.ring_others()
+            return result
+
+        result = await self._run(work_and_tell)
         self._wakeups.ring()
         return result
 
@@ -126,9 +181,9 @@ class SqliteMetastore(Metastore):
 class _Database:
     """The blocking side; every method runs in the handle's thread, one at a time."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, leases: Leases) -> None:
         self.path = path
-        self._leases = _Leases(path.with_name(path.name + ".sessions"), clock)
+        self._leases = leases
         self._connection: sqlite3.Connection | None = None
         self._seen_version = -1
         self._seen: tuple[int, int, list[tuple[int, str, int]]] = (0, 0, [])
@@ -137,18 +192,26 @@ class _Database:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # The connection is made and used in the handle's one thread, except that the interpreter may close it.
         connection = sqlite3.connect(
-            self.path, timeout=10, isolation_level=None, check_same_thread=False
+            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.executescript(_SCHEMA)
+        try:
+            _switch_to_wal(connection)
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+            connection.executescript(_SCHEMA)
+            rows = connection.execute("SELECT token FROM session").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        self._leases.sweep({token for (token,) in rows})
         self._connection = connection
 
     def close(self) -> None:
         if self._connection is None:
             return
         for session in self._leases.held():
-            self.close_session(session)
+            with contextlib.suppress(sqlite3.OperationalError):
+                self.close_session(session)
         self._connection.close()
         self._connection = None
 
@@ -157,29 +220,27 @@ class _Database:
             db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?)", (proposal,))
             return str(db.execute("SELECT id FROM cluster").fetchone()[0])
 
-    def open_session(self, member: int, timeout_ms: int) -> Session:
+    def open_session(self, member: int, timeout_ms: int) -> tuple[Session, float]:
+        """The session and until when it lives."""
+        session = Session(member, secrets.token_hex(8), timeout_ms)
         with self._transaction() as db:
             old = db.execute("SELECT * FROM session WHERE member = ?", (member,)).fetchone()
             if old is not None and self._leases.is_live(Session(*old)):
                 raise MemberTaken(f"broker id {member} is in use by another live broker")
-            session = Session(member, secrets.token_hex(8), timeout_ms)
-            self._leases.take(session)
             if old is not None:
                 self._leases.forget(Session(*old))
             db.execute(
                 "INSERT OR REPLACE INTO session VALUES (?, ?, ?)",
                 (member, session.token, timeout_ms),
             )
-        return session
-
-    def heartbeat(self, session: Session) -> None:
-        self._check_live(session)
-        self._leases.stamp(session)
+            deadline = self._leases.take(session)
+        return session, deadline
 
     def close_session(self, session: Session) -> None:
+        # The lease ends here, even when the database cannot be written at the moment.
+        self._leases.forget(session)
         with self._transaction() as db:
             db.execute("DELETE FROM session WHERE token = ?", (session.token,))
-        self._leases.forget(session)
 
     def lead(self, session: Session) -> int | None:
         with self._transaction() as db:
@@ -229,17 +290,33 @@ class _Database:
             db.execute(
                 "INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (snapshot.number, snapshot.data)
             )
-            db.execute("DELETE FROM entry WHERE idx <= ?", (snapshot.number,))
 
-    def tick(self) -> Tick:
+    def cut(self, epoch: int) -> bool:
+        """Delete some of the entries that the snapshot stands for, from the oldest on; False when none is left."""
+        with self._transaction() as db:
+            self._fence(epoch)
+            deleted = db.execute(
+                "DELETE FROM entry WHERE idx IN (SELECT idx FROM entry"
+                " WHERE idx <= (SELECT idx FROM snapshot) ORDER BY idx LIMIT ?)",
+                (_DELETES,),
+            )
+            return deleted.rowcount == _DELETES
+
+    def tick(self) -> tuple[Tick, set[int]]:
+        """The tick, and the processes that hold the live sessions, without this one."""
         version = self._db.execute("PRAGMA data_version").fetchone()[0]
         if version != self._seen_version:
             self._look()
             # Written by others between the two reads: the next tick will differ again.
             self._seen_version = version
         log_end, epoch, sessions = self._seen
-        live = (each for each in sessions if self._leases.is_live(Session(*each)))
-        return Tick(log_end, epoch, frozenset((member, token) for member, token, _ in live))
+        holders = {
+            (member, token): process
+            for member, token, timeout_ms in sessions
+            if (process := self._leases.holder(Session(member, token, timeout_ms))) is not None
+        }
+        others = set(holders.values()) - {os.getpid()}
+        return Tick(log_end, epoch, frozenset(holders)), others
 
     def _look(self) -> None:
         row = self._db.execute("SELECT epoch FROM election").fetchone()
@@ -287,61 +364,14 @@ class _Database:
             raise SessionLost(f"the session of broker {session.member} is over")
 
 
-class _Leases:
-    """A locked, time-stamped file for each session.
-
-    Time is CLOCK_MONOTONIC, which all processes of a machine share; after a reboot no lock is held any more.
-    """
-
-    def __init__(self, directory: Path, clock: Clock) -> None:
-        self._directory = directory
-        self._clock = clock
-        self._held: dict[str, tuple[Session, int]] = {}
-        """By token: sessions of this handle and their open files."""
-
-    def held(self) -> list[Session]:
-        return [session for session, _ in self._held.values()]
-
-    def take(self, session: Session) -> None:
-        self._directory.mkdir(exist_ok=True)
-        file = os.open(self._path(session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._held[session.token] = (session, file)
-        self.stamp(session)
-
-    def stamp(self, session: Session) -> None:
-        _, file = self._held[session.token]
-        os.pwrite(file, _STAMP.pack(self._clock.monotonic()), 0)
-
-    def forget(self, session: Session) -> None:
-        _, file = self._held.pop(session.token, (None, -1))
-        if file >= 0:
-            os.close(file)
-        self._path(session).unlink(missing_ok=True)
-
-    def is_live(self, session: Session) -> bool:
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Several processes may do so at once on a new file, and SQLite does not wait for this lock by itself."""
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
         try:
-            file = os.open(self._path(session), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            if session.token not in self._held and self._is_unlocked(file):
-                return False
-            stamp = os.pread(file, _STAMP.size, 0)
-        finally:
-            os.close(file)
-        if len(stamp) < _STAMP.size:
-            return False
-        age_ms = (self._clock.monotonic() - _STAMP.unpack(stamp)[0]) * 1000
-        return bool(age_ms <= session.timeout_ms)
-
-    def _is_unlocked(self, file: int) -> bool:
-        # A shared lock: two members that look at once do not take each other for the owner.
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _path(self, session: Session) -> Path:
-        return self._directory / f"{session.member}-{session.token}.lock"
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

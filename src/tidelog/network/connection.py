@@ -6,11 +6,12 @@ receives into the hub's buffer, and only a frame that is not whole is kept.
 
 Reading stops while
  - an answer is awaited (as Kafka: one request of a connection at a time, except pipelined produces),
+ - the peer is held back because it has used more than its share (`peer.hold`),
  - the peer does not take its answers, or
  - the memory for unfinished requests is used up.
 It stops lazily: only when the peer sends something meanwhile is the socket taken out of the loop's watch.
 
-TLS comes as a subclass that overrides `_receive` and `_send`.
+TLS comes as a subclass that overrides `_receive` and `_send_some` (`network/tls.py`).
 """
 
 import asyncio
@@ -63,6 +64,7 @@ class Connection:
         "_filled",
         "_finishing",
         "_held",
+        "_held_back",
         "_holding",
         "_hub",
         "_muted",
@@ -102,6 +104,8 @@ class Connection:
         """Inside `_serve_frames`: answers are sent when it ends."""
         self._muted = False
         """An answer is awaited that lets no later request be served."""
+        self._held_back: asyncio.TimerHandle | None = None
+        """Set while the peer is held back; what it sends has to wait."""
         self._turns: deque[Turn] | None = None
         self._tasks: set[asyncio.Task[Ready]] | None = None
 
@@ -109,8 +113,14 @@ class Connection:
         self._out: list[Piece] = []
         self._writing = False
 
+        peer.connection = self
         hub.add(self)
         hub.loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether no later request may be served now."""
+        return self._muted or self._held_back is not None
 
     @property
     def idle(self) -> bool:
@@ -121,8 +131,20 @@ class Connection:
         """Answer what is being served, then close."""
         self._finishing = True
         self._pause_reading()
-        if self.idle:
+        if self.idle and not self._serving:
             self.close()
+
+    def hold(self, seconds: float) -> None:
+        """Serve no later request for so long; what was answered goes out at once."""
+        if self._closed:
+            return
+        if self._held_back is not None:
+            self._held_back.cancel()
+        self._held_back = self._hub.loop.call_later(seconds, self._hold_is_over)
+
+    def _hold_is_over(self) -> None:
+        self._held_back = None
+        self._after_progress()
 
     def close(self, reason: str = "", level: int = logging.WARNING) -> None:
         """Close at once; `reason` is logged."""
@@ -136,6 +158,10 @@ class Connection:
             self._hub.loop.remove_writer(self._fd)
         for task in self._tasks or ():
             task.cancel()
+        if self._held_back is not None:
+            self._held_back.cancel()
+            self._held_back = None
+        self.peer.connection = None
         self._out.clear()
         self._turns = None
         self._let_go()
@@ -146,7 +172,7 @@ class Connection:
     # ------------------------------------------------------------------ receiving
 
     def _on_readable(self) -> None:
-        if self._muted or self._out or self._closed or (self._turns and self._too_many_turns()):
+        if self._waits or self._out or self._closed or (self._turns and self._too_many_turns()):
             self._pause_reading()  # what is there stays with the kernel, and at last with the peer
             return
         hub = self._hub
@@ -259,14 +285,14 @@ class Connection:
 
     def _resume(self) -> None:
         """Serve what was held back, then read on."""
-        if self._closed or self._finishing or self._muted or self._out or self._too_many_turns():
+        if self._closed or self._finishing or self._waits or self._out or self._too_many_turns():
             return
         held = self._held
         if held is not None and not self._need:
             self._held = None
             with memoryview(held) as whole:
                 self._serve_frames(whole, len(held))
-            if self._closed or self._muted or self._out:
+            if self._closed or self._waits or self._out:
                 return
         if not self._reading:
             self._reading = True
@@ -278,6 +304,8 @@ class Connection:
         """Serve the complete frames at the start of `buffer`, have their answers sent, keep the rest."""
         serve, peer, out = self._hub.serve, self.peer, self._out
         largest = self._hub.config.request_max_bytes
+        if peer.largest is not None:
+            largest = min(largest, peer.largest)
         run = self._hub.serve_run if largest >= RUN_FRAME_BYTES else None
         answer: Answer
         pos = owed = 0
@@ -286,9 +314,7 @@ class Connection:
             while end - pos >= _LENGTH_BYTES:
                 (size,) = _unpack_length(buffer, pos)
                 if not 0 <= size <= largest:
-                    raise ProtocolError(
-                        f"a request of {size} bytes (socket.request.max.bytes={largest})"
-                    )
+                    raise ProtocolError(f"a request of {size} bytes ({_limit(peer)}={largest})")
                 start = pos + _LENGTH_BYTES
                 if start + size > end:
                     break
@@ -304,6 +330,8 @@ class Connection:
                 if isinstance(answer, _WHOLE) and self._turns is None:
                     out.append(answer)
                     owed += len(answer)
+                    if self._held_back is not None or self._finishing:
+                        break
                 elif not self._take(answer):
                     break
                 else:
@@ -332,6 +360,8 @@ class Connection:
                 self._keep(buffer, pos, end)
             if out and not self._writing:
                 self._hub.send_soon(self)
+            elif self._finishing and self.idle:
+                self.close()
 
     def _take(self, answer: Answer) -> bool:
         """Put an answer in its place; False if no later request may be served now."""
@@ -346,7 +376,7 @@ class Connection:
             answer.then(self._await_turn(mute=not answer.pipelined))
         else:
             self._start(answer)
-        return not (self._muted or self._closed or self._too_many_turns())
+        return not (self._waits or self._closed or self._too_many_turns())
 
     def _await_turn(self, *, mute: bool) -> "Taker":
         turn = Turn()
@@ -378,14 +408,20 @@ class Connection:
         turn.done, turn.ready = True, ready
         if unmute:
             self._muted = False
+        held_up = unmute or self._finishing or self._too_many_turns()
         turns = self._turns
         while turns and turns[0].done:
             self._put(turns.popleft().ready)
         if not turns:
             self._turns = None
-        if not self._serving:
+        if self._serving:
+            return
+        if held_up or self._writing:
             self._send()
             self._after_progress()
+        elif self._out:
+            # What lets one pipelined answer go often lets many go: one write for all of them.
+            self._hub.send_soon(self)
 
     def _put(self, ready: Ready) -> None:
         if ready is None:
@@ -403,7 +439,7 @@ class Connection:
     def _send(self) -> None:
         """Send as much as the socket takes; the loop tells when it takes more."""
         try:
-            done = send_some(self._sock, self._out)
+            done = self._send_some()
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return
@@ -413,6 +449,10 @@ class Connection:
             else:
                 self._hub.loop.add_writer(self._fd, self._on_writable)
             self._writing = not done
+
+    def _send_some(self) -> bool:
+        """Send from the front of what is owed; True when all is sent."""
+        return send_some(self._sock, self._out)
 
     def send_now(self) -> None:
         """Send what the hub was asked to have sent soon."""
@@ -465,3 +505,8 @@ class Taker:
         if error is not None and not isinstance(error, Exception):
             raise error
         self(error if error is not None else task.result())
+
+
+def _limit(peer: Peer) -> str:
+    """The setting that a request was too large for."""
+    return "socket.request.max.bytes" if peer.largest is None else "sasl.server.max.receive.size"

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .answer import Answer
+from .answer import Answer, Deferred
 from .config import NetworkConfig
 from .flow import RECEIVE_BYTES, Admission, Buffers, MemoryBound
 from .peer import Peer
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
-ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes]]
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
 """(peer, buffer, position, end) -> (position after the frames that were served, their answers).
 
 Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
@@ -48,7 +48,7 @@ class Hub:
         self.buffers = Buffers()
         self.tick = 0
         """Counts the sweeps; a connection notes in which it was last used."""
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self._to_send: list[Connection] = []
         self._room_wanted: list[Callable[[], None]] = []
         self._empty: asyncio.Future[None] | None = None
@@ -61,11 +61,11 @@ class Hub:
         self.admission.config = config
 
     def add(self, connection: "Connection") -> None:
-        self.connections.add(connection)
+        self.connections[connection] = None
 
     def forget(self, connection: "Connection") -> None:
         """The connection is closed."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self.admission.leave(connection.peer.address.host)
         wanted, self._room_wanted = self._room_wanted, []
         for resume in wanted:

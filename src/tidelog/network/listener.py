@@ -3,20 +3,33 @@
 import errno
 import logging
 import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from .config import NetworkConfig
 from .connection import Connection
 from .hub import Hub
 from .peer import Address, Peer
 
+if TYPE_CHECKING:
+    import ssl
+
+    from .tls import Identify
+
 _ACCEPTS_AT_ONCE = 64
 _BREATHING_SPACE_S = 0.5  # after the process ran out of file descriptors
 
 _log = logging.getLogger(__name__)
 
+OpenSocket: TypeAlias = Callable[[str, int, NetworkConfig], socket.socket]
+"""As `open_socket`; the simulation passes one of its own, whose sockets lead nowhere but into the simulation."""
+
 
 def open_socket(host: str, port: int, config: NetworkConfig) -> socket.socket:
-    """A listening socket; raises OSError.  An empty host means all addresses, IPv6 included where there is."""
+    """A socket that holds the address; raises OSError.  An empty host means all, IPv6 included where there is.
+
+    It does not listen yet: who comes before the broker serves is refused, and does not wait for an answer in vain.
+    """
     family = socket.AF_INET
     if ":" in host or (not host and socket.has_dualstack_ipv6()):
         family = socket.AF_INET6
@@ -30,7 +43,6 @@ def open_socket(host: str, port: int, config: NetworkConfig) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if host else 0)
         sock.bind((host, port))
-        sock.listen(config.backlog)
         sock.setblocking(False)
     except BaseException:
         sock.close()
@@ -38,19 +50,42 @@ def open_socket(host: str, port: int, config: NetworkConfig) -> socket.socket:
     return sock
 
 
+class TlsSettings(NamedTuple):
+    """What a listener needs for TLS."""
+
+    context: "Callable[[], ssl.SSLContext]"
+    """Asked for every connection, so that certificates can be replaced."""
+    identify: "Identify"
+
+
 class Listener:
     """Turns what a listening socket accepts into connections of a hub."""
 
-    def __init__(self, sock: socket.socket, name: str, hub: Hub) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        name: str,
+        hub: Hub,
+        tls: "TlsSettings | None" = None,
+        *,
+        largest: int | None = None,
+    ) -> None:
+        """With `tls` everybody has to speak TLS; `largest` limits the requests of peers at first."""
         self.name = name
         self.address = _address(sock.getsockname())
         self._sock = sock
         self._hub = hub
+        self._tls = tls
+        self._largest = largest
         self._accepting = False
+        self._listening = False
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Accept from now on; raises OSError if somebody else listens there since the socket was opened."""
         if not self._accepting and self._sock.fileno() >= 0:
+            if not self._listening:
+                self._sock.listen(self._hub.config.backlog)
+                self._listening = True
             self._accepting = True
             self._hub.loop.add_reader(self._sock.fileno(), self._on_acceptable)
 
@@ -99,7 +134,14 @@ class Listener:
             self._hub.admission.leave(remote.host)
             sock.close()
             return
-        Connection(sock, Peer(remote, local, self.name), self._hub)
+        peer = Peer(remote, local, self.name)
+        peer.largest = self._largest
+        if self._tls is None:
+            Connection(sock, peer, self._hub)
+        else:
+            from .tls import TlsConnection, wrap  # OpenSSL takes its time to be loaded
+
+            TlsConnection(wrap(sock, self._tls.context()), peer, self._hub, self._tls.identify)
 
     def _tune(self, sock: socket.socket) -> None:
         config = self._hub.config

@@ -1,6 +1,6 @@
 """Who is at the other end of a connection."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class Principal(NamedTuple):
@@ -24,10 +24,27 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Holdable(Protocol):
+    """The connection of a peer, as far as others may touch it."""
+
+    def hold(self, seconds: float) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 class Peer:
     """One connected peer, for as long as its connection lasts."""
 
-    __slots__ = ("address", "listener", "local", "principal", "software")
+    __slots__ = (
+        "address",
+        "connection",
+        "largest",
+        "listener",
+        "local",
+        "login",
+        "principal",
+        "software",
+    )
 
     def __init__(self, address: Address, local: Address, listener: str) -> None:
         self.address = address
@@ -37,6 +54,21 @@ class Peer:
         self.principal = ANONYMOUS
         self.software: tuple[str, str] | None = None
         """Name and version of the client, once it has told them (ApiVersions v3)."""
+        self.login: object | None = None
+        """Where the peer stands with its login; the broker's business."""
+        self.largest: int | None = None
+        """Largest request that is read, in bytes, where it is less than others may send: a stranger's, until the login."""
+        self.connection: Holdable | None = None
+
+    def hold(self, seconds: float) -> None:
+        """Serve the peer nothing more for so long: it has used more than its share."""
+        if self.connection is not None:
+            self.connection.hold(seconds)
+
+    def hang_up(self) -> None:
+        """Answer what is being served, then close the connection."""
+        if self.connection is not None:
+            self.connection.finish()
 
     def __str__(self) -> str:
         return str(self.address)

@@ -81,6 +81,37 @@ def decompress(codec: Codec, data: Buffer, limit: int = DECOMPRESSED_LIMIT_BYTES
     return _decompress_growing(module, codec, data, limit)
 
 
+def decompress_into(
+    codec: Codec,
+    data: Buffer,
+    out: bytearray,
+    at: int,
+    limit: int = DECOMPRESSED_LIMIT_BYTES,
+) -> int:
+    """Unfold `data` into `out` from `at` on, and return the position after it; `out` grows if need be.
+
+    For those who unfold one batch after the other: a buffer that is used again costs no new memory.
+    """
+    if codec is Codec.NONE or codec is Codec.SNAPPY:
+        with memoryview(decompress(codec, data, limit)) as whole:
+            out[at:] = whole
+            return at + whole.nbytes
+    cramjam = _cramjam()
+    module = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}[codec]
+    room = max(_FIRST_BUFFER_BYTES, 4 * memoryview(data).nbytes, len(out) - at)
+    while True:
+        room = min(limit, room)
+        if len(out) < at + room:
+            out.extend(bytes(at + room - len(out)))
+        with memoryview(out) as whole, whole[at : at + room] as part:
+            written = _written(module, codec, data, part)
+        if written is not None:
+            return at + written
+        if room >= limit:
+            raise _too_much(codec, limit)
+        room *= 4
+
+
 def unfolded_limit(max_message_bytes: int) -> int:
     """What a batch of a topic may unfold to: the memory that one look into a batch can cost the broker."""
     return max(DECOMPRESSED_LIMIT_BYTES, _LIKELY_RATIO * max_message_bytes)
@@ -94,22 +125,28 @@ def _decompress_growing(module: ModuleType, codec: Codec, data: Buffer, limit: i
     size = min(limit, max(_FIRST_BUFFER_BYTES, 4 * memoryview(data).nbytes))
     while True:
         out = bytearray(size)
-        try:
-            written = module.decompress_into(data, out)
-        except Exception as error:  # noqa: BLE001 - the wheel's own class, and what it lets through
-            if "write whole buffer" not in str(error):
-                raise InvalidRecord(
-                    f"the batch's {codec.name.lower()} data is damaged: {error}"
-                ) from None
-            out = (
-                bytearray()
-            )  # given back before the next is taken, and not kept alive by what is raised
-            if size >= limit:
-                raise _too_much(codec, limit) from None
-            size = min(limit, 4 * size)
-        else:
+        written = _written(module, codec, data, out)
+        if written is not None:
             del out[written:]
             return out
+        out = bytearray()  # given back before the next is taken
+        if size >= limit:
+            raise _too_much(codec, limit)
+        size = min(limit, 4 * size)
+
+
+def _written(
+    module: ModuleType, codec: Codec, data: Buffer, out: bytearray | memoryview
+) -> int | None:
+    """How many bytes of `out` the data fill; None if they need more."""
+    try:
+        return int(module.decompress_into(data, out))
+    except Exception as error:  # noqa: BLE001 - the wheel's own class, and what it lets through
+        if "write whole buffer" not in str(error):
+            raise InvalidRecord(
+                f"the batch's {codec.name.lower()} data is damaged: {error}"
+            ) from None
+        return None
 
 
 def _compress_xerial(data: Buffer) -> bytes:

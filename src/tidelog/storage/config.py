@@ -1,5 +1,6 @@
 """How a partition's log is cut, kept, flushed and cleaned: the settings a topic may override."""
 
+import re
 from dataclasses import dataclass
 
 from tidelog.settings import Section, at_least, between, one_of, setting
@@ -8,6 +9,11 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _FOREVER = (1 << 63) - 1
 _INT_MAX = (1 << 31) - 1  # Kafka's int; positions in an index have no more room either
+
+
+def _are_replicas(value: tuple[str, ...]) -> bool:
+    """a list of partition:broker, or *"""
+    return all(each == "*" or re.fullmatch(r"\d+:\d+", each) for each in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,5 +203,21 @@ class LogConfig(Section):
         False,
         "Whether a replica that is not in sync may become leader, at the price of lost messages.",
         topic="unclean.leader.election.enable",
+        dynamic=True,
+    )
+    leader_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
+        (),
+        "Replicas, as partition:broker or *, for which leader.replication.throttled.rate holds while they catch up.",
+        check=_are_replicas,
+        topic="leader.replication.throttled.replicas",
+        dynamic=True,
+    )
+    follower_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
+        (),
+        "Replicas, as partition:broker or *, for which follower.replication.throttled.rate holds while they catch up.",
+        check=_are_replicas,
+        topic="follower.replication.throttled.replicas",
         dynamic=True,
     )

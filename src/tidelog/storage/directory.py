@@ -6,6 +6,7 @@ meta.properties                     which broker of which cluster it belongs to
 recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 <topic>-<partition>/                the logs
 <topic>-<partition>.<id>-delete/    logs on their way out
+<topic>-<partition>.<id>-stray/     logs that the metadata does not know, set aside
 """
 
 import contextlib
@@ -36,6 +37,7 @@ from tidelog.storage.log import Log
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 _CHECKSUM = "recoveryPointsCrc32c"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
@@ -112,9 +114,9 @@ class LogDirectory:
         """A log's directory was made: let it survive a power cut."""
         self._files.sync_directory(self.path)
 
-    def retire(self, log: Log) -> str:
+    def retire(self, log: Log, ending: str = DELETE_SUFFIX) -> str:
         """Rename a log's directory so that it is no log any more; returns the new path."""
-        suffix = f".{uuid4().hex}{DELETE_SUFFIX}"
+        suffix = f".{uuid4().hex}{ending}"
         name = str(log.topic_partition)[: _FILE_NAME_MAX - len(suffix)]
         target = self._in(name + suffix)
         self._files.rename(log.directory, target)
@@ -139,6 +141,11 @@ class LogDirectory:
             self._write(HIGH_WATERMARKS, watermarks)
 
         return write
+
+    def high_watermark_checkpoint(self) -> Callable[[], None]:
+        """As `checkpoints`, for the high watermarks alone."""
+        watermarks = {each: log.high_watermark for each, log in self.logs.items()}
+        return lambda: self._write(HIGH_WATERMARKS, watermarks)
 
     def leave(self, *, clean: bool) -> None:
         """Write the mark of a clean stop, if it was one, and release the lock."""

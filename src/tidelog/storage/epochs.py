@@ -63,11 +63,18 @@ class LeaderEpochs:
         """The newest epoch could not be written down, so it has not begun."""
         self._set([each for each in self.entries() if each[0] != epoch])
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(
+        self, epoch: int, log_end_offset: int, led_epoch: int = UNDEFINED
+    ) -> tuple[int, int]:
         """The largest epoch at most `epoch`, and where it ended; (-1, -1) when none is that old.
 
-        The answer of OffsetForLeaderEpoch: the end of the latest epoch is the log's end.
+        The answer of OffsetForLeaderEpoch: the end of the latest epoch is the log's end.  `led_epoch` counts as one that
+        begins there, if it is newer than all that have records.
         """
+        if led_epoch > self.latest and self.latest < epoch <= led_epoch:
+            if epoch == led_epoch or self.latest == UNDEFINED:
+                return epoch, log_end_offset
+            return self.latest, log_end_offset
         if epoch == UNDEFINED or not self._epochs or epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if epoch == self.latest:

@@ -8,8 +8,8 @@ Everything here is synchronous and runs on the event loop: an append is one writ
 the disk is handed out (`prepare_flush`, `files_to_remove`) for a thread to do.  After a write that failed the log is as
 it was before; if even that cannot be had it is offline, and says `KafkaStorageError` from then on.
 
-Reading is in `reading.py`, retention in `retention.py`, loading in `recovery.py`, the swap of cleaned segments in `swapping.py`,
-what a failing disk means in `failures.py`.
+Reading is in `reading.py`, following a leader in `copying.py`, retention in `retention.py`, loading in `recovery.py`, the
+swap of cleaned segments in `swapping.py`, what a failing disk means in `failures.py`.
 """
 
 import os
@@ -20,15 +20,14 @@ from uuid import UUID
 
 from tidelog.clock import Clock
 from tidelog.errors import (
-    CorruptMessage,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
 )
 from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
-from tidelog.records.batch import BatchHeader, iterate_batches
-from tidelog.storage import failures, reading, retention, swapping
+from tidelog.records.batch import BatchHeader
+from tidelog.storage import copying, failures, reading, retention, swapping
 from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
@@ -116,7 +115,7 @@ class Log:
         """Load the log of a directory, or begin one there.
 
         With `clean` the recovery point is taken for the log's end and nothing is scanned.  The high watermark begins at
-        the log's end: a follower sets its own.
+        the log's end: where there are other replicas it is set back to what is known to be committed.
         """
         directory = os.fspath(directory)
         files.make_directory(directory)
@@ -250,20 +249,10 @@ class Log:
         """Append whole batches with the offsets and epochs that the leader gave them."""
         if self.failure is not None:
             raise self.failure
-        view = memoryview(batches)
-        first_offset = -1
-        for position, header in iterate_batches(view):
-            if header.base_offset < self.log_end_offset:
-                raise CorruptMessage(
-                    f"the leader sent offset {header.base_offset} of {self.topic_partition}, "
-                    f"which ends at {self.log_end_offset}"
-                )
-            self._append_copy(view[position : position + header.size], header)
-            if first_offset < 0:
-                first_offset = header.base_offset
-        return Appended(first_offset, self.log_end_offset - 1, NO_TIMESTAMP)
+        return copying.append(self, batches)
 
-    def _append_copy(self, batch: memoryview, header: BatchHeader) -> None:
+    def append_copy(self, batch: memoryview, header: BatchHeader) -> None:
+        """Append one batch as it is; what the leader sent is checked already."""
         segment, last_offset = self._active, header.last_offset
         if (
             segment.size + header.size > self._segment_bytes
@@ -415,9 +404,12 @@ class Log:
         """(timestamp, offset, leader epoch) of the record with the largest timestamp."""
         return reading.max_timestamp(self, self.log_end_offset if up_to is None else up_to)
 
-    def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch at most `epoch`, and where it ended (OffsetForLeaderEpoch)."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+    def end_offset_for(self, epoch: int, led_epoch: int = -1) -> tuple[int, int]:
+        """The largest epoch at most `epoch`, and where it ended (OffsetForLeaderEpoch).
+
+        An epoch in which this broker leads counts (`led_epoch`), although nothing was written in it yet.
+        """
+        return self.epochs.end_offset_for(epoch, self.log_end_offset, led_epoch)
 
     # ------------------------------------------------------------------ flushing
 
@@ -482,6 +474,8 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drop every record from `offset` on: a follower does so when its leader never had them."""
         if offset >= self.log_end_offset:
+            # An epoch whose first batch could not be written may still be noted, and would mislead who compares epochs.
+            self.epochs.truncate_from_end(offset)
             return
         try:
             if offset <= self.segments[0].base_offset:

@@ -23,7 +23,7 @@ from tidelog.errors import KafkaStorageError, StartError
 from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
 from tidelog.storage.config import LogConfig
-from tidelog.storage.directory import LogDirectory
+from tidelog.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
 from tidelog.storage.files import Files, will_pass
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
@@ -208,24 +208,44 @@ class LogManager:
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """The log is gone at once; its files go file.delete.delay.ms later."""
+        log = self._logs.get(topic_partition)
+        path = self._retire(topic_partition, DELETE_SUFFIX)
+        if log is not None and path is not None:
+            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+            self._retired.append((due_ms, path))
+
+    def set_aside(self, topic_partition: TopicPartition) -> str | None:
+        """The log is none of this broker's any more, but nobody has said to delete it; where its files are."""
+        return self._retire(topic_partition, STRAY_SUFFIX)
+
+    def _retire(self, topic_partition: TopicPartition, ending: str) -> str | None:
         log = self._logs.pop(topic_partition, None)
         if log is None:
-            return
+            return None
         directory = self._homes.pop(topic_partition)
-        delay_ms = log.config.file_delete_delay_ms
+        directory.high_watermarks.pop(topic_partition, None)
         log.close(clean=False)
         try:
-            path = directory.retire(log)
+            return directory.retire(log, ending)
         except OSError as error:
             directory.logs.pop(topic_partition, None)
             raise self._directory_failed(directory, error) from error
-        self._retired.append((self._clock.now_ms() + delay_ms, path))
+
+    def noted_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """What of a log was known to be committed when it was last written down; 0 if it never was."""
+        home = self._homes.get(topic_partition)
+        return home.high_watermarks.get(topic_partition, 0) if home is not None else 0
 
     def home_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """The directory that holds a log."""
         return self._homes.get(topic_partition)
 
     # ------------------------------------------------------------------ periodic jobs
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write down high watermarks alone: where there are other replicas they change while nothing is flushed."""
+        for directory in self._usable():
+            await self._in_thread(directory, directory.high_watermark_checkpoint())
 
     async def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks."""

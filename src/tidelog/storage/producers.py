@@ -45,6 +45,9 @@ class WrittenBatch(NamedTuple):
         return _minus(self.last_sequence, self.offset_delta)
 
 
+_NO_BATCH = WrittenBatch(NO_SEQUENCE, -1, 0, -1)
+
+
 class Producer:
     """State of one producer id."""
 
@@ -219,18 +222,24 @@ class Producers:
         self.end_offset = end_offset
 
     def to_snapshot(self) -> list[SnapshotEntry]:
+        """All that is known, with an entry for each batch of a producer, the last one last.
+
+        Kafka keeps one entry a producer, and so forgets the others when it restarts: a client that had several batches on
+        their way then writes them twice.  Reading ours, it takes the last entry, which is what it would have written.
+        """
         return [
             SnapshotEntry(
                 producer_id,
                 each.epoch,
-                each.last_sequence,
-                each.last_offset,
-                each.batches[-1].offset_delta if each.batches else 0,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.offset_delta,
                 each.last_timestamp,
                 each.coordinator_epoch,
                 each.transaction_first_offset,
             )
             for producer_id, each in self.by_id.items()
+            for batch in each.batches or [_NO_BATCH]
         ]
 
     def load(
@@ -239,6 +248,10 @@ class Producers:
         """Replace the state by a snapshot's; those that have expired meanwhile are left out."""
         self.clear(end_offset)
         for entry in entries:
+            known = self.by_id.get(entry.producer_id)
+            if known is not None:
+                known.batches.append(WrittenBatch(*entry[2:6]))
+                continue
             producer = Producer(entry.epoch, entry.timestamp)
             producer.coordinator_epoch = entry.coordinator_epoch
             producer.transaction_first_offset = entry.transaction_first_offset

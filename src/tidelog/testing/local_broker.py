@@ -41,6 +41,7 @@ class LocalBroker:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         port: int = 0,
+        protocol: str = "PLAINTEXT",
         start_timeout_s: float = 30.0,
     ) -> None:
         self._owns_directory = directory is None
@@ -49,6 +50,7 @@ class LocalBroker:
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
         self.port = port
+        self.protocol = protocol
         self.start_timeout_s = start_timeout_s
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -77,7 +79,7 @@ class LocalBroker:
 
     def command(self) -> list[str]:
         """What `start` runs, without the ready file."""
-        options = ["--listen", self.bootstrap]
+        options = ["--listen", f"{self.protocol}://{self.bootstrap}"]
         if "log.dirs" not in self.settings:
             options += ["--data", str(self.data)]
         for name, value in self.settings.items():

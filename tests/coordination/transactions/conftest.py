@@ -43,6 +43,9 @@ class MemoryJournal:
     def committed(self, offset: int) -> None:
         return None
 
+    def all_committed(self) -> None:
+        return None
+
     async def scan(self) -> AsyncIterator[list[Change | Marker]]:
         for each in self.stored:
             change = decode_change(*each)

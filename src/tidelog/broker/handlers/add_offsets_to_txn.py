@@ -5,6 +5,7 @@ Versions: 2 may say that the producer was fenced; 3 is flexible; 4 is for transa
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import READ, WRITE, all_of, group, transactional_id
 from tidelog.broker.transaction_errors import as_known
 from tidelog.coordination.transactions.transaction import Identity
 from tidelog.errors import InvalidGroupId, KafkaError
@@ -17,14 +18,18 @@ from tidelog.protocol.messages.add_offsets_to_txn import (
 _FENCED_FROM = 2
 
 
-@handles(AddOffsetsToTxnRequest, "0-4")
+@handles(
+    AddOffsetsToTxnRequest,
+    "0-4",
+    allow=all_of(transactional_id(WRITE, "transactional_id"), group(READ, "group_id")),
+)
 async def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, ctx: Context
 ) -> AddOffsetsToTxnResponse:
     if not request.group_id:
         raise InvalidGroupId
     try:
-        index = await ctx.broker.groups.partition_of(request.group_id)
+        index = await ctx.broker.groups.locate(request.group_id)
         await ctx.broker.transactions.add_partitions(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),

@@ -7,12 +7,14 @@ Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import CLUSTER_ACTION, WRITE, by_item, maybe_refused
 from tidelog.broker.transaction_errors import as_known
 from tidelog.coordination.transactions.transaction import Identity, Place
 from tidelog.errors import (
     InvalidTxnState,
     KafkaError,
     OperationNotAttempted,
+    TopicAuthorizationFailed,
     TransactionAbortable,
     UnknownTopicOrPartition,
 )
@@ -25,6 +27,7 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from tidelog.security.acls import CLUSTER, Resource
 
 _FENCED_FROM = 2
 _BATCHED_FROM = 4
@@ -33,11 +36,12 @@ _ABORTABLE_FROM = 5
 Codes = dict[Place, int]
 
 
-@handles(AddPartitionsToTxnRequest, "0-5")
+@handles(AddPartitionsToTxnRequest, "0-5", allow=by_item)
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, ctx: Context
 ) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= _BATCHED_FROM:
+        ctx.check(CLUSTER_ACTION, CLUSTER)  # brokers alone ask like this
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -53,9 +57,24 @@ async def add_partitions_to_txn(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_told(only.topics, await _add(only, ctx))
-    )
+    codes = _refused(only, ctx) or await _add(only, ctx)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_told(only.topics, codes))
+
+
+def _refused(asked: AddPartitionsToTxnTransaction, ctx: Context) -> Codes | None:
+    """A code for each partition, if the client may not have all of them."""
+    error = maybe_refused(ctx, WRITE, Resource.transaction(asked.transactional_id))
+    refused = {
+        topic.name for topic in asked.topics if not ctx.may(WRITE, Resource.topic(topic.name))
+    }
+    if error is None and not refused:
+        return None
+    codes: Codes = {}
+    for topic in asked.topics:
+        told = TopicAuthorizationFailed if topic.name in refused else OperationNotAttempted
+        code = told.code if error is None else error.code
+        codes.update(dict.fromkeys(((topic.name, index) for index in topic.partitions), code))
+    return codes
 
 
 async def _add(asked: AddPartitionsToTxnTransaction, ctx: Context) -> Codes:

@@ -3,9 +3,10 @@
 Versions: 0-2 differ in form only.  Kept for old clients; IncrementalAlterConfigs is the one to use.  Absent: settings of loggers.
 """
 
-from tidelog.broker.configs import Alteration, Change, Operation, alter
+from tidelog.broker.configs import Alteration, Change, Operation, alter_allowed
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import by_item
 from tidelog.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -13,7 +14,7 @@ from tidelog.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest, "0-2")
+@handles(AlterConfigsRequest, "0-2", allow=by_item, controller=True)
 async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
     wanted = [
         Alteration(
@@ -24,7 +25,7 @@ async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConf
         )
         for resource in request.resources
     ]
-    outcomes = await alter(wanted, ctx.broker, validate_only=request.validate_only)
+    outcomes = await alter_allowed(wanted, ctx, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

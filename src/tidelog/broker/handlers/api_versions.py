@@ -7,6 +7,7 @@ transaction.version: 2 means that producers may leave it to their batches to joi
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import anybody
 from tidelog.coordination.transactions.transaction import EPOCH_BUMPED_BY_END
 from tidelog.errors import InvalidRequest
 from tidelog.protocol.messages.api_versions import (
@@ -28,7 +29,7 @@ _FINALIZED = FinalizedFeatureKey(
 )
 
 
-@handles(ApiVersionsRequest, "0-4", before_login=True)
+@handles(ApiVersionsRequest, "0-4", allow=anybody, before_login=True)
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
     if ctx.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version

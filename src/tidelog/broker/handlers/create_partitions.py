@@ -8,6 +8,7 @@ from collections import Counter
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import ALTER, by_item, maybe_refused
 from tidelog.cluster.topics import MorePartitions
 from tidelog.errors import InvalidRequest, KafkaError
 from tidelog.protocol.messages.create_partitions import (
@@ -15,9 +16,10 @@ from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from tidelog.security.acls import Resource
 
 
-@handles(CreatePartitionsRequest, "0-3")
+@handles(CreatePartitionsRequest, "0-3", allow=by_item, controller=True)
 async def create_partitions(
     request: CreatePartitionsRequest, ctx: Context
 ) -> CreatePartitionsResponse:
@@ -27,6 +29,10 @@ async def create_partitions(
         for name, count in times.items()
         if count > 1
     }
+    for name in times.keys() - outcomes.keys():
+        refused = maybe_refused(ctx, ALTER, Resource.topic(name))
+        if refused is not None:
+            outcomes[name] = refused
     wanted = [
         MorePartitions(
             name=topic.name,
@@ -38,7 +44,7 @@ async def create_partitions(
             ),
         )
         for topic in request.topics
-        if times[topic.name] == 1
+        if topic.name not in outcomes
     ]
     grown = await ctx.broker.controller.create_partitions(
         wanted, validate_only=request.validate_only

@@ -9,8 +9,15 @@ from collections import Counter
 from tidelog.broker.configs import describe_topic
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import CREATE, DESCRIBE_CONFIGS, by_item
 from tidelog.cluster.topics import Created, NewTopic
-from tidelog.errors import InvalidConfig, InvalidReplicaAssignment, InvalidRequest, KafkaError
+from tidelog.errors import (
+    InvalidConfig,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    KafkaError,
+    TopicAuthorizationFailed,
+)
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -18,17 +25,21 @@ from tidelog.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.security.acls import CLUSTER, Resource
 
 
-@handles(CreateTopicsRequest, "2-7")
+@handles(CreateTopicsRequest, "2-7", allow=by_item, controller=True)
 async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     outcomes: dict[str, Created | KafkaError] = {}
+    all_allowed = ctx.may(CREATE, CLUSTER, quietly=True)
     wanted: dict[str, NewTopic] = {}
     for topic in request.topics:
         try:
             if times[topic.name] > 1:
                 raise InvalidRequest(f"topic {topic.name!r} appears twice in the request")
+            if not all_allowed:
+                ctx.check(CREATE, Resource.topic(topic.name))
             wanted[topic.name] = _wanted(topic)
         except KafkaError as error:
             outcomes[topic.name] = error
@@ -65,6 +76,13 @@ def _result(
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(
             name=name, error_code=outcome.code, error_message=outcome.message
+        )
+    if not ctx.may(DESCRIBE_CONFIGS, Resource.topic(name), quietly=True):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=outcome.topic_id,
+            error_message=None,
+            topic_config_error_code=TopicAuthorizationFailed.code,
         )
     broker = ctx.broker
     described = describe_topic(

@@ -9,7 +9,14 @@ from uuid import UUID
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.errors import InvalidRequest, InvalidTopicException, KafkaError, TopicDeletionDisabled
+from tidelog.broker.permissions import DELETE, DESCRIBE, by_item
+from tidelog.errors import (
+    InvalidRequest,
+    InvalidTopicException,
+    KafkaError,
+    TopicAuthorizationFailed,
+    TopicDeletionDisabled,
+)
 from tidelog.names import INTERNAL_TOPICS
 from tidelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -18,9 +25,10 @@ from tidelog.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.security.acls import Resource
 
 
-@handles(DeleteTopicsRequest, "1-6")
+@handles(DeleteTopicsRequest, "1-6", allow=by_item, controller=True)
 async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter((each.name, each.topic_id) for each in asked)
@@ -35,6 +43,8 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
             deleted.append(result)
         except KafkaError as error:
             _tell(result, error)
+            if isinstance(error, TopicAuthorizationFailed) and name is None:
+                result.name = _maybe_seen(topic_id, ctx)
     outcomes = await ctx.broker.controller.delete_topics(wanted) if wanted else []
     for result, outcome in zip(deleted, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
@@ -53,9 +63,19 @@ def _checked(name: str | None, topic_id: UUID, times: int, ctx: Context) -> str 
     if times > 1:
         raise InvalidRequest("a topic appears twice in the request")
     known = name if name is not None else ctx.broker.image().topic_names.get(topic_id)
+    if known is not None:
+        ctx.check(DELETE, Resource.topic(known))
     if known in INTERNAL_TOPICS:
         raise InvalidTopicException(f"{known} is an internal topic and cannot be deleted")
     return topic_id if name is None else name
+
+
+def _maybe_seen(topic_id: UUID, ctx: Context) -> str | None:
+    """The name of a topic that the client may not delete, if it may at least know it."""
+    name = ctx.broker.image().topic_names.get(topic_id)
+    if name is None or not ctx.may(DESCRIBE, Resource.topic(name), quietly=True):
+        return None
+    return name
 
 
 def _tell(result: DeletableTopicResult, error: KafkaError) -> None:

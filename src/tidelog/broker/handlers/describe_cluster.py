@@ -7,7 +7,8 @@ broker may become one.
 from tidelog.broker.addresses import address_of
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from tidelog.broker.operations import NOT_ASKED, cluster_operations
+from tidelog.broker.permissions import anybody
 from tidelog.errors import MismatchedEndpointType, UnsupportedEndpointType
 from tidelog.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -18,7 +19,7 @@ from tidelog.protocol.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@handles(DescribeClusterRequest, "0-2")
+@handles(DescribeClusterRequest, "0-2", allow=anybody)
 def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this endpoint serves brokers, not controllers")
@@ -26,14 +27,18 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
         raise UnsupportedEndpointType
     brokers = []
     for each in ctx.broker.image().brokers.values():
+        if each.fenced and not request.include_fenced_brokers:
+            continue
         host, port = address_of(each, ctx.peer)
         brokers.append(
-            DescribeClusterBroker(broker_id=each.id, host=host, port=port, rack=each.rack)
+            DescribeClusterBroker(
+                broker_id=each.id, host=host, port=port, rack=each.rack, is_fenced=each.fenced
+            )
         )
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.broker_id,
+        controller_id=ctx.broker.controller.controller_id,
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx) if asked else NOT_ASKED,
     )

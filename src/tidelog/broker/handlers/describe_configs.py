@@ -4,9 +4,10 @@ Versions: 1 sources and synonyms (KIP-226); 3 types and documentation.  Absent: 
 groups.
 """
 
-from tidelog.broker.configs import Described, describe
+from tidelog.broker.configs import Described, check_allowed, describe
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE_CONFIGS, by_item
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,7 +19,7 @@ from tidelog.protocol.messages.describe_configs import (
 )
 
 
-@handles(DescribeConfigsRequest, "1-4")
+@handles(DescribeConfigsRequest, "1-4", allow=by_item)
 def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_result(resource, request, ctx) for resource in request.resources]
@@ -31,6 +32,7 @@ def _result(
     kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
     broker = ctx.broker
     try:
+        check_allowed(ctx, DESCRIBE_CONFIGS, kind, name)
         found = describe(broker.image(), broker.settings, broker.broker_id, kind, name)
     except KafkaError as error:
         return DescribeConfigsResult(

@@ -6,29 +6,34 @@ older versions describe it as Dead.  Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.broker.group_client import GROUP_OPERATIONS
+from tidelog.broker.operations import authorized_operations
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.errors import GroupIdNotFound, KafkaError
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from tidelog.security.acls import Resource
 
 _NOT_FOUND_FROM = 6
 
 
-@handles(DescribeGroupsRequest, "0-6")
+@handles(DescribeGroupsRequest, "0-6", allow=by_item)
 async def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
     found = [await _describe(group_id, ctx) for group_id in request.groups]
     if request.include_authorized_operations:
         for each in found:
             if not each.error_code:
-                each.authorized_operations = GROUP_OPERATIONS
+                each.authorized_operations = authorized_operations(
+                    ctx, Resource.group(each.group_id)
+                )
     return DescribeGroupsResponse(groups=found)
 
 
 async def _describe(group_id: str, ctx: Context) -> DescribedGroup:
     try:
+        ctx.check(DESCRIBE, Resource.group(group_id))
         return await ctx.broker.groups.describe_group(group_id)
     except GroupIdNotFound as error:
         if ctx.api_version < _NOT_FOUND_FROM:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE, cluster
 from tidelog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,7 +22,7 @@ from tidelog.storage.directory import LogDirectory
 _UNKNOWN = -1
 
 
-@handles(DescribeLogDirsRequest, "1-4")
+@handles(DescribeLogDirsRequest, "1-4", allow=cluster(DESCRIBE))
 def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:

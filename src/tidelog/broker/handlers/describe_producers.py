@@ -5,6 +5,7 @@ Version 0.  Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import READ, by_item
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,9 +14,10 @@ from tidelog.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from tidelog.security.acls import Resource
 
 
-@handles(DescribeProducersRequest, "0")
+@handles(DescribeProducersRequest, "0", allow=by_item)
 def describe_producers(
     request: DescribeProducersRequest, ctx: Context
 ) -> DescribeProducersResponse:
@@ -34,6 +36,7 @@ def describe_producers(
 
 def _partition(topic: str, index: int, ctx: Context) -> PartitionResponse:
     try:
+        ctx.check(READ, Resource.topic(topic))
         log = ctx.broker.partitions.get(topic, index).log
     except KafkaError as error:
         return PartitionResponse(

@@ -1,12 +1,15 @@
 """DescribeTopicPartitions (75): topics page by page, for clients that describe many partitions (KIP-966).
 
-Version 0.  Topics come in the order of their names; the cursor says where the next page begins.  Absent: eligible leader
-replicas, which are always empty lists (the Java client cannot read a null here).
+Version 0.  Topics come in the order of their names; the cursor says where the next page begins.  Absent: the last
+known eligible leaders, which are always an empty list (the Java client cannot read a null here).
 """
+
+from collections.abc import Iterable
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.broker.operations import TOPIC_OPERATIONS
+from tidelog.broker.operations import authorized_operations
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.broker.topic_state import visible_state
 from tidelog.cluster.image import NO_LEADER, Topic
 from tidelog.errors import (
@@ -14,6 +17,7 @@ from tidelog.errors import (
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from tidelog.names import INTERNAL_TOPICS, check_topic_name
@@ -24,17 +28,19 @@ from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from tidelog.security.acls import Resource
 
 _MOST_PARTITIONS = 2000
 """Of one answer, whatever the client asks for (max.request.partition.size.limit)."""
 
 
-@handles(DescribeTopicPartitionsRequest, "0")
+@handles(DescribeTopicPartitionsRequest, "0", allow=by_item)
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, ctx: Context
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.broker.image()
-    names = sorted({each.name for each in request.topics} or image.topics.keys())
+    asked = {each.name for each in request.topics}
+    names = sorted(asked or _visible(image.topics, ctx))
     cursor = request.cursor
     if cursor is not None:
         if cursor.partition_index < 0:
@@ -47,6 +53,13 @@ def describe_topic_partitions(
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
             )
+        if asked and not ctx.may(DESCRIBE, Resource.topic(name)):
+            topics.append(
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=TopicAuthorizationFailed.code, name=name
+                )
+            )
+            continue
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))
@@ -60,6 +73,10 @@ def describe_topic_partitions(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=last)
             )
     return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _visible(topics: Iterable[str], ctx: Context) -> list[str]:
+    return [each for each in topics if ctx.may(DESCRIBE, Resource.topic(each), quietly=True)]
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -76,7 +93,7 @@ def _found(topic: Topic, indexes: range, ctx: Context) -> DescribeTopicPartition
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(topic, index, ctx) for index in indexes],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(ctx, Resource.topic(topic.name)),
     )
 
 
@@ -89,7 +106,7 @@ def _partition(topic: Topic, index: int, ctx: Context) -> DescribeTopicPartition
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
+        eligible_leader_replicas=list(state.eligible),
         last_known_elr=[],
         offline_replicas=offline,
     )

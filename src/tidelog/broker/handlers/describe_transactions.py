@@ -5,6 +5,7 @@ Version 0.  Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -12,9 +13,10 @@ from tidelog.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from tidelog.security.acls import Resource
 
 
-@handles(DescribeTransactionsRequest, "0")
+@handles(DescribeTransactionsRequest, "0", allow=by_item)
 async def describe_transactions(
     request: DescribeTransactionsRequest, ctx: Context
 ) -> DescribeTransactionsResponse:
@@ -25,12 +27,14 @@ async def describe_transactions(
 
 async def _described(transactional_id: str, ctx: Context) -> TransactionState:
     try:
+        ctx.check(DESCRIBE, Resource.transaction(transactional_id))
         known = await ctx.broker.transactions.describe(transactional_id)
     except KafkaError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(known.places):
-        topics.setdefault(topic, []).append(index)
+        if ctx.may(DESCRIBE, Resource.topic(topic), quietly=True):
+            topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.value,

@@ -7,6 +7,7 @@ is recorded; the markers follow.  Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import WRITE, transactional_id
 from tidelog.broker.transaction_errors import as_known
 from tidelog.coordination.transactions.transaction import EPOCH_BUMPED_BY_END, Identity
 from tidelog.errors import KafkaError
@@ -16,7 +17,7 @@ _FENCED_FROM = 2
 _BUMPS_FROM = 5
 
 
-@handles(EndTxnRequest, "0-5")
+@handles(EndTxnRequest, "0-5", allow=transactional_id(WRITE, "transactional_id"))
 async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
     producer = Identity(request.producer_id, request.producer_epoch)
     try:

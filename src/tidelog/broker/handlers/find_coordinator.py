@@ -6,6 +6,7 @@ Versions: 1 key type; 3 is flexible; 4 several keys at once (KIP-699); 6 share g
 from tidelog.broker.addresses import address_of
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from tidelog.network.peer import Address
 from tidelog.protocol.messages.find_coordinator import (
@@ -13,12 +14,13 @@ from tidelog.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from tidelog.security.acls import Resource
 
 GROUP, TRANSACTION = 0, 1
 _BATCHED_FROM = 4
 
 
-@handles(FindCoordinatorRequest, "0-6")
+@handles(FindCoordinatorRequest, "0-6", allow=by_item)
 async def find_coordinator(
     request: FindCoordinatorRequest, ctx: Context
 ) -> FindCoordinatorResponse:
@@ -36,27 +38,26 @@ async def find_coordinator(
 
 
 async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
-    """One broker coordinates everything, as soon as it can."""
     try:
         if key_type not in (GROUP, TRANSACTION):
             raise InvalidRequest(f"coordinators of key type {key_type} are not served here")
         if key_type == GROUP:
-            await ctx.broker.groups.find_coordinator(key)
+            ctx.check(DESCRIBE, Resource.group(key))
+            leader = await ctx.broker.groups.find_coordinator(key)
         else:
-            await ctx.broker.transactions.find_coordinator(key)
-        host, port = _own_address(ctx)
+            ctx.check(DESCRIBE, Resource.transaction(key))
+            leader = await ctx.broker.transactions.find_coordinator(key)
+        host, port = _address(leader, ctx)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
         )
-    return Coordinator(
-        key=key, node_id=ctx.broker.broker_id, host=host, port=port, error_message=None
-    )
+    return Coordinator(key=key, node_id=leader, host=host, port=port, error_message=None)
 
 
-def _own_address(ctx: Context) -> Address:
+def _address(broker_id: int, ctx: Context) -> Address:
     """As Metadata tells it, so that the client sees one broker and not two."""
-    this = ctx.broker.image().brokers.get(ctx.broker.broker_id)
-    if this is None:
+    broker = ctx.broker.image().brokers.get(broker_id)
+    if broker is None:
         raise CoordinatorNotAvailable
-    return address_of(this, ctx.peer)
+    return address_of(broker, ctx.peer)

@@ -4,9 +4,10 @@ Versions: 0-1 differ in form only.  Topic settings are in force when the answer 
 metrics and groups.
 """
 
-from tidelog.broker.configs import Alteration, Change, Operation, alter
+from tidelog.broker.configs import Alteration, Change, Operation, alter_allowed
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import by_item
 from tidelog.errors import InvalidRequest, KafkaError
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -16,7 +17,7 @@ from tidelog.protocol.messages.incremental_alter_configs import (
 )
 
 
-@handles(IncrementalAlterConfigsRequest, "0-1")
+@handles(IncrementalAlterConfigsRequest, "0-1", allow=by_item, controller=True)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ctx: Context
 ) -> IncrementalAlterConfigsResponse:
@@ -30,7 +31,7 @@ async def incremental_alter_configs(
             outcomes.append(None)
         except KafkaError as error:
             outcomes.append(error)
-    altered = await alter(wanted, ctx.broker, validate_only=request.validate_only)
+    altered = await alter_allowed(wanted, ctx, validate_only=request.validate_only)
     for position, outcome in zip(good, altered, strict=True):
         outcomes[position] = outcome
     return IncrementalAlterConfigsResponse(

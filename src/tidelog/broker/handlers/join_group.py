@@ -7,11 +7,12 @@ Versions: 0 has no rebalance timeout; 4 a new member comes twice (KIP-394); 5 st
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.group_client import client_of
+from tidelog.broker.permissions import READ, group
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-@handles(JoinGroupRequest, "0-9")
+@handles(JoinGroupRequest, "0-9", allow=group(READ, "group_id"))
 async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupResponse:
     try:
         return await ctx.broker.groups.join_group(request, client_of(ctx))

@@ -6,6 +6,7 @@ Versions: 0-2 one member, whose error is the answer's; 3 several, also by instan
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import READ, group
 from tidelog.errors import UnknownMemberId
 from tidelog.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -17,7 +18,7 @@ from tidelog.protocol.messages.leave_group import (
 _BATCHED_FROM = 3
 
 
-@handles(LeaveGroupRequest, "0-5")
+@handles(LeaveGroupRequest, "0-5", allow=group(READ, "group_id"))
 async def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
     batched = ctx.api_version >= _BATCHED_FROM
     leavers = request.members if batched else [MemberIdentity(member_id=request.member_id)]

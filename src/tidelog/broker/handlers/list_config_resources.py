@@ -7,6 +7,7 @@ and are never listed.
 from tidelog.broker.configs import ResourceType
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE_CONFIGS, cluster
 from tidelog.errors import UnsupportedVersion
 from tidelog.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -15,7 +16,7 @@ from tidelog.protocol.messages.list_config_resources import (
 )
 
 
-@handles(ListConfigResourcesRequest, "0-1")
+@handles(ListConfigResourcesRequest, "0-1", allow=cluster(DESCRIBE_CONFIGS))
 def list_config_resources(
     request: ListConfigResourcesRequest, ctx: Context
 ) -> ListConfigResourcesResponse:

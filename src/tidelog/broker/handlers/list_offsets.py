@@ -3,12 +3,22 @@
 Versions: 2 has isolation levels; 4 checks leader epochs; 6 is flexible; 7 finds the largest timestamp; 8 the first local
 offset; 9 the last tiered one; 10 has a timeout.  Absent: tiered storage, so local is all there is.  Version 0 with its lists
 of offsets is gone, as in Kafka 4.
+
+A follower is told the log's end.  A client is told to come again (5) while a new leader does not know yet what of the time
+before it is committed: else the end of the partition would seem to go back (KIP-207).
 """
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.cluster.partition import Partition
-from tidelog.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from tidelog.errors import (
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnsupportedVersion,
+)
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -16,6 +26,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tidelog.security.acls import Resource
 
 LATEST = -1
 EARLIEST = -2
@@ -23,6 +34,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
+_NOT_AVAILABLE_SINCE = 5
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 Found = tuple[int, int, int]
@@ -30,8 +42,11 @@ Found = tuple[int, int, int]
 
 _NOTHING: Found = (-1, -1, -1)
 
+_LOG_END = -1
+"""The isolation level of a replica."""
 
-@handles(ListOffsetsRequest, "1-10")
+
+@handles(ListOffsetsRequest, "1-10", allow=by_item)
 def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsResponse:
     seen: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -46,7 +61,7 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsRespon
                     _answer(
                         topic.name,
                         each,
-                        request.isolation_level,
+                        _LOG_END if request.replica_id >= 0 else request.isolation_level,
                         ctx,
                         repeated=seen[topic.name, each.partition_index] > 1,
                     )
@@ -64,6 +79,7 @@ def _answer(
     try:
         if repeated:
             raise InvalidRequest("a partition may be asked for only once")
+        ctx.check(DESCRIBE, Resource.topic(topic))
         partition = ctx.broker.partitions.get(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
         timestamp, offset, epoch = _find(partition, asked.timestamp, isolation, ctx.api_version)
@@ -83,14 +99,25 @@ def _find(partition: Partition, target: int, isolation: int, version: int) -> Fo
     if version < _SINCE.get(target, 0) or target < LATEST_TIERED:
         raise UnsupportedVersion(f"the timestamp {target} has no meaning in version {version}")
     log = partition.log
-    if target == LATEST:
-        return -1, partition.readable_end(isolation), partition.leader_epoch
     if target in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return -1, start, log.epochs.epoch_for(start)
     if target == LATEST_TIERED:
         return _NOTHING
-    up_to = partition.readable_end(isolation)
+    up_to = log.log_end_offset if isolation == _LOG_END else partition.readable_end(isolation)
+    unsettled = isolation != _LOG_END and partition.epoch_start_offset > log.high_watermark
+    if target == LATEST:
+        if unsettled:
+            raise _not_available(version)
+        return -1, up_to, partition.leader_epoch
     if target == MAX_TIMESTAMP:
-        return log.max_timestamp(up_to=up_to) or _NOTHING
-    return log.find_timestamp(target, up_to=up_to) or _NOTHING
+        found = log.max_timestamp(up_to=up_to)
+    else:
+        found = log.find_timestamp(target, up_to=up_to)
+    if found is None and unsettled:
+        raise _not_available(version)
+    return found or _NOTHING
+
+
+def _not_available(version: int) -> KafkaError:
+    return OffsetNotAvailable() if version >= _NOT_AVAILABLE_SINCE else LeaderNotAvailable()

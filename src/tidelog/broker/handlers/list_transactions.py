@@ -6,6 +6,7 @@ Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.coordination.groups.consumer.regex import compile_pattern
 from tidelog.coordination.transactions.states import ONGOING, TransactionState
 from tidelog.coordination.transactions.transaction import Transaction
@@ -14,11 +15,12 @@ from tidelog.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from tidelog.protocol.messages.list_transactions import TransactionState as Listed
+from tidelog.security.acls import Resource
 
 _NAMES = {state.value for state in TransactionState}
 
 
-@handles(ListTransactionsRequest, "0-2")
+@handles(ListTransactionsRequest, "0-2", allow=by_item)
 def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTransactionsResponse:
     now_ms = ctx.broker.clock.now_ms()
     pattern = request.transactional_id_pattern
@@ -34,6 +36,7 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTra
             for transactional_id, known in ctx.broker.transactions.transactions().items()
             if _is_wanted(known, request, now_ms)
             and (compiled is None or compiled.fullmatch(transactional_id))
+            and ctx.may(DESCRIBE, Resource.transaction(transactional_id), quietly=True)
         ],
     )
 

@@ -8,13 +8,15 @@ answered with its leaders at once, so the client need not ask again.  Absent: no
 from tidelog.broker.addresses import address_of
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.broker.operations import NOT_ASKED, authorized_operations, cluster_operations
+from tidelog.broker.permissions import CREATE, DESCRIBE, by_item
 from tidelog.broker.topic_state import visible_state
 from tidelog.cluster.image import NO_LEADER, Topic
 from tidelog.errors import (
     NONE,
     KafkaError,
     LeaderNotAvailable,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -28,25 +30,30 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
+from tidelog.security.acls import CLUSTER, Resource
 
 
-@handles(MetadataRequest, "0-13")
+@handles(MetadataRequest, "0-13", allow=by_item)
 async def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse:
     image = ctx.broker.image()
     wanted = request.topics
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = request.include_topic_authorized_operations
     if wanted is None or (not wanted and ctx.api_version == 0):
-        topics = [_found(topic, operations, ctx) for topic in image.topics.values()]
+        topics = [
+            _found(topic, operations, ctx)
+            for topic in image.topics.values()
+            if ctx.may(DESCRIBE, Resource.topic(topic.name), quietly=True)
+        ]
     else:
         failed = await _create_missing(request, wanted, ctx)
         topics = [_answer(each, failed, operations, ctx) for each in wanted]
     return MetadataResponse(
         brokers=_brokers(ctx),
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.broker_id,
+        controller_id=ctx.broker.controller.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -54,6 +61,8 @@ async def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse:
 def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
     brokers = []
     for each in ctx.broker.image().brokers.values():
+        if each.fenced:
+            continue
         host, port = address_of(each, ctx.peer)
         brokers.append(
             MetadataResponseBroker(node_id=each.id, host=host, port=port, rack=each.rack)
@@ -69,26 +78,35 @@ async def _create_missing(
         return {}
     known = ctx.broker.image().topics
     missing = []
+    all_allowed = ctx.may(CREATE, CLUSTER, quietly=True)
+    failed: dict[str, KafkaError] = {}
     for each in wanted:
         if each.name and each.topic_id == ZERO_UUID and each.name not in known:
             try:
                 check_topic_name(each.name)
             except KafkaError:
                 continue  # the answer says so
+            if not ctx.may(DESCRIBE, Resource.topic(each.name), quietly=True):
+                continue  # likewise
+            if not all_allowed and not ctx.may(CREATE, Resource.topic(each.name)):
+                failed[each.name] = TopicAuthorizationFailed()
+                continue
             missing.append(each.name)
     if not missing:
-        return {}
+        return failed
     made = await ctx.broker.controller.ensure_topics(list(dict.fromkeys(missing)))
-    return {name: outcome for name, outcome in made.items() if isinstance(outcome, KafkaError)}
+    return failed | {
+        name: outcome for name, outcome in made.items() if isinstance(outcome, KafkaError)
+    }
 
 
 def _answer(
-    wanted: MetadataRequestTopic, failed: dict[str, KafkaError], operations: int, ctx: Context
+    wanted: MetadataRequestTopic, failed: dict[str, KafkaError], operations: bool, ctx: Context
 ) -> MetadataResponseTopic:
     image = ctx.broker.image()
     if wanted.topic_id != ZERO_UUID:
         topic = image.topic_by_id(wanted.topic_id)
-        if topic is None:
+        if topic is None or not ctx.may(DESCRIBE, Resource.topic(topic.name)):
             return MetadataResponseTopic(
                 error_code=UnknownTopicId.code,
                 name=None if ctx.api_version >= 12 else "",
@@ -96,6 +114,8 @@ def _answer(
             )
         return _found(topic, operations, ctx)
     name = wanted.name or ""
+    if not ctx.may(DESCRIBE, Resource.topic(name)):
+        return MetadataResponseTopic(error_code=TopicAuthorizationFailed.code, name=name)
     topic = image.topics.get(name)
     if topic is not None:
         return _found(topic, operations, ctx)
@@ -108,13 +128,15 @@ def _answer(
         )
 
 
-def _found(topic: Topic, operations: int, ctx: Context) -> MetadataResponseTopic:
+def _found(topic: Topic, operations: bool, ctx: Context) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[_partition(topic, index, ctx) for index in range(len(topic.partitions))],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=(
+            authorized_operations(ctx, Resource.topic(topic.name)) if operations else NOT_ASKED
+        ),
     )
 
 

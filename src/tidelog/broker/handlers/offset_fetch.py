@@ -7,7 +7,8 @@ Absent: 10, topics by id.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.errors import KafkaError
+from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.errors import KafkaError, TopicAuthorizationFailed
 from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -15,14 +16,17 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
+from tidelog.security.acls import Resource
 
 _BATCHED_FROM = 8
 _ERROR_AT_TOP_FROM = 2
 
 
-@handles(OffsetFetchRequest, "1-9")
+@handles(OffsetFetchRequest, "1-9", allow=by_item)
 async def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
     if ctx.api_version >= _BATCHED_FROM:
         groups = [await _fetch(each, request.require_stable, ctx) for each in request.groups]
@@ -46,9 +50,44 @@ async def _fetch(
     asked: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
 ) -> OffsetFetchResponseGroup:
     try:
-        return await ctx.broker.groups.offset_fetch(asked, require_stable)
+        ctx.check(DESCRIBE, Resource.group(asked.group_id))
+        if ctx.broker.authorizer.is_open:
+            return await ctx.broker.groups.offset_fetch(asked, require_stable)
+        return await _fetch_seen(asked, require_stable, ctx)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
+
+
+async def _fetch_seen(
+    asked: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
+) -> OffsetFetchResponseGroup:
+    """What the client may describe; of all topics the others are left out, of named ones they are refused."""
+
+    def seen(name: str) -> bool:
+        return ctx.may(DESCRIBE, Resource.topic(name), quietly=asked.topics is None)
+
+    if asked.topics is None:
+        found = await ctx.broker.groups.offset_fetch(asked, require_stable)
+        found.topics = [each for each in found.topics if seen(each.name)]
+        return found
+    hidden = [each for each in asked.topics if not seen(each.name)]
+    asked.topics = [each for each in asked.topics if each not in hidden]
+    found = await ctx.broker.groups.offset_fetch(asked, require_stable)
+    found.topics += [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=-1,
+                    error_code=TopicAuthorizationFailed.code,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in hidden
+    ]
+    return found
 
 
 def _single(found: OffsetFetchResponseGroup) -> list[OffsetFetchResponseTopic]:

@@ -5,6 +5,7 @@ Versions: 2 checks the client's idea of the present leader; 3 tells replicas fro
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import CLUSTER_ACTION, DESCRIBE, by_item
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -13,28 +14,36 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from tidelog.security.acls import CLUSTER, Resource
 
 
-@handles(OffsetForLeaderEpochRequest, "2-4")
+@handles(OffsetForLeaderEpochRequest, "2-4", allow=by_item)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, ctx: Context
 ) -> OffsetForLeaderEpochResponse:
+    follower = ctx.may(CLUSTER_ACTION, CLUSTER, quietly=True)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end(topic.topic, each, ctx) for each in topic.partitions],
+                partitions=[
+                    _end(topic.topic, each, ctx, follower=follower) for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end(topic: str, wanted: OffsetForLeaderPartition, ctx: Context) -> EpochEndOffset:
+def _end(
+    topic: str, wanted: OffsetForLeaderPartition, ctx: Context, *, follower: bool
+) -> EpochEndOffset:
     try:
+        if not follower:
+            ctx.check(DESCRIBE, Resource.topic(topic))
         partition = ctx.broker.partitions.get(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        epoch, end_offset = partition.log.end_offset_for(wanted.leader_epoch)
+        epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -16,7 +16,8 @@ from struct import Struct as Packer
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import handles_frame
 from tidelog.broker.leader_hints import current_leader, node_endpoints
-from tidelog.broker.transactional_produce import JOINS_FROM, answer_after, join, verify_batch
+from tidelog.broker.permissions import WRITE, by_item
+from tidelog.broker.transactional_produce import answer_in_turn, as_told, check_batch, enter
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidRecord,
@@ -25,6 +26,8 @@ from tidelog.errors import (
     KafkaError,
     ProtocolError,
     RequestTimedOut,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
     UnknownServerError,
 )
 from tidelog.kernel import decode_produce, write_uvarint
@@ -43,6 +46,7 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.records.batch import TRANSACTIONAL
 from tidelog.records.validate import RefusedRecords, RefusedTimestamps, validate_produced
+from tidelog.security.acls import Resource
 from tidelog.storage.log import Appended
 
 _FIRST_FLEXIBLE = 9
@@ -58,45 +62,115 @@ Outcome = Written | KafkaError
 Topics = list[tuple[str, list[tuple[int, memoryview | None]]]]
 
 
-@handles_frame(ProduceRequest, "3-12", advertised="0-12")
+@handles_frame(ProduceRequest, "3-12", allow=by_item, advertised="0-12")
 def produce(
     services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
 ) -> Answer:
+    if not services.authorizer.is_open:
+        return _produce_guarded(services, peer, frame, version, correlation_id, pos)
     if version < _FIRST_FLEXIBLE:
-        return _produce_many(services, version, correlation_id, *_decode_old(frame, pos, version))
+        old = _decode_old(frame, pos, version)
+        if old[0] is not None:
+            return _produce_in_transaction(services, frame, version, correlation_id, pos)
+        return _produce_many(services, version, correlation_id, *old)
     transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
-    if transactional_id is not None and version >= JOINS_FROM:
-        try:
-            waiting = join(services, transactional_id, frame, places, version)
-        except KafkaError as error:
-            refused: Outcomes = [(name, [(each[0], error) for each in ps]) for name, ps in places]
-            return _answer(services, version, correlation_id, acks, timeout_ms, refused)
-        if waiting is not None:
-            kept = memoryview(bytearray(frame))  # the frame itself is the network's
-            again = partial(produce.run, services, peer, kept, version, correlation_id, pos)
-            return answer_after(waiting, again)
+    if transactional_id is not None:
+        return _produce_in_transaction(services, frame, version, correlation_id, pos)
     if acks in _ACKS and len(places) == 1:
         name, partitions = places[0]
         if len(partitions) == 1:
             index, start, end = partitions[0]
             records = frame[start:end] if start >= 0 else None
-            outcome = _append(services, name, index, records, version, acks, transactional_id)
+            outcome = _append(services, name, index, records, version, acks, None)
             if acks and isinstance(outcome, tuple):
                 partition, appended = outcome
-                if appended.last_offset < partition.log.high_watermark:
+                if appended.last_offset < partition.log.high_watermark or (
+                    acks == 1 and not partition.is_flushing
+                ):
                     return _usual(name, index, partition, appended, correlation_id)
+                if acks == -1:
+                    waiting_one = _Commit(services, name, index, outcome, version, correlation_id)
+                    return waiting_one.begin(timeout_ms)
             outcomes = [(name, [(index, outcome)])]
             return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
-    topics: Topics = [
+    topics = _topics(frame, places)
+    return _produce_many(services, version, correlation_id, None, acks, timeout_ms, topics)
+
+
+def _produce_guarded(
+    services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
+) -> Answer:
+    """Where there are access rules: topics that the client may not write to are refused, the others are written."""
+    transactional_id, acks, timeout_ms, topics = _decode(frame, pos, version)
+    may = services.authorizer.may
+    if transactional_id is not None and not may(
+        peer, WRITE, Resource.transaction(transactional_id)
+    ):
+        refusal: Outcome = TransactionalIdAuthorizationFailed()
+        outcomes = [(name, [(index, refusal) for index, _ in parts]) for name, parts in topics]
+        return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+    refused = frozenset(name for name, _ in topics if not may(peer, WRITE, Resource.topic(name)))
+    if transactional_id is not None:
+        return _produce_in_transaction(services, frame, version, correlation_id, pos, refused)
+    return _produce_many(services, version, correlation_id, None, acks, timeout_ms, topics, refused)
+
+
+def _produce_in_transaction(
+    services: Services,
+    frame: memoryview,
+    version: int,
+    correlation_id: int,
+    pos: int,
+    refused: frozenset[str] = frozenset(),
+) -> Answer:
+    """Append once the transaction's coordinator has let the batches in."""
+    transactional_id, acks, timeout_ms, topics = _decode(frame, pos, version)
+    assert transactional_id is not None
+    turns = services.transactions.turns
+
+    def let_in() -> "asyncio.Future[None] | None":
+        allowed = [each for each in topics if each[0] not in refused]
+        return enter(services, transactional_id, allowed, version)
+
+    def write() -> Answer:
+        return _produce_many(
+            services, version, correlation_id, transactional_id, acks, timeout_ms, topics, refused
+        )
+
+    def refuse(error: KafkaError) -> Answer:
+        told = as_told(error, version)
+        outcomes: Outcomes = [(name, [(each[0], told) for each in parts]) for name, parts in topics]
+        return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+
+    try:
+        if transactional_id not in turns and let_in() is None:
+            return write()
+    except KafkaError as error:
+        return refuse(error)
+    kept = memoryview(bytearray(frame))  # the frame itself is the network's
+    topics = _decode(kept, pos, version)[3]
+    return answer_in_turn(turns, transactional_id, let_in, write, refuse)
+
+
+Decoded = tuple[str | None, int, int, Topics]
+"""Transactional id, acks, timeout in milliseconds, batches."""
+
+
+def _decode(frame: memoryview, pos: int, version: int) -> Decoded:
+    if version < _FIRST_FLEXIBLE:
+        return _decode_old(frame, pos, version)
+    transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    return transactional_id, acks, timeout_ms, _topics(frame, places)
+
+
+def _topics(frame: memoryview, places: list[tuple[str, list[tuple[int, int, int]]]]) -> Topics:
+    return [
         (name, [(each[0], frame[each[1] : each[2]] if each[1] >= 0 else None) for each in parts])
         for name, parts in places
     ]
-    return _produce_many(
-        services, version, correlation_id, transactional_id, acks, timeout_ms, topics
-    )
 
 
-def _decode_old(frame: memoryview, pos: int, version: int) -> tuple[str | None, int, int, Topics]:
+def _decode_old(frame: memoryview, pos: int, version: int) -> Decoded:
     request, _ = decode(ProduceRequest, frame, pos, version)
     topics: Topics = [
         (
@@ -140,6 +214,58 @@ def _template(name: str) -> tuple[Packer, int, bytes]:
     return packer, packer.size - 4, bytes(prefix)
 
 
+class _Commit:
+    """The usual request where there are other replicas: its answer waits for the commit of its one batch."""
+
+    __slots__ = (
+        "_correlation_id",
+        "_deferred",
+        "_index",
+        "_name",
+        "_services",
+        "_timer",
+        "_version",
+        "_written",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        name: str,
+        index: int,
+        written: Written,
+        version: int,
+        correlation_id: int,
+    ) -> None:
+        self._services = services
+        self._name = name
+        self._index = index
+        self._written = written
+        self._version = version
+        self._correlation_id = correlation_id
+        self._deferred = Deferred(pipelined=True)
+
+    def begin(self, timeout_ms: int) -> Deferred:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._time_over)
+        partition, appended = self._written
+        partition.when_committed(appended.last_offset, self._end)
+        return self._deferred
+
+    def _end(self, error: KafkaError | None) -> None:
+        self._timer.cancel()
+        if error is None:
+            answer = _usual(self._name, self._index, *self._written, self._correlation_id)
+            self._deferred.resolve(answer)
+        elif not self._deferred.done:
+            outcomes: Outcomes = [(self._name, [(self._index, error)])]
+            told = _encoded(self._services, self._version, self._correlation_id, outcomes)
+            self._deferred.resolve(told)
+
+    def _time_over(self) -> None:
+        self._end(RequestTimedOut())
+
+
 # ---------------------------------------------------------------------- appending
 
 
@@ -168,10 +294,13 @@ def _append(
             now_ms=services.clock.now_ms(),
         )
         if header.attributes & TRANSACTIONAL:
-            verify_batch(services, transactional_id, (name, index), header, version)
+            check_batch(services, transactional_id, (name, index), header, version)
+        if services.refusals and header.producer_id >= 0:
+            services.refusals.check(name, index, header, services.clock.monotonic())
         batch = records if made_anew is None else made_anew
         return partition, partition.append(batch, header, acks=acks)
     except KafkaError as error:
+        services.refusals.note(name, index, records, error, services.clock.monotonic())
         return error
     except ProtocolError as error:
         return InvalidRecord(str(error))
@@ -188,7 +317,9 @@ def _produce_many(
     acks: int,
     timeout_ms: int,
     topics: Topics,
+    refused: frozenset[str] = frozenset(),
 ) -> Answer:
+    """`refused` are the topics that the client may not write to."""
     if acks in _ACKS:
         outcomes = [
             (
@@ -196,7 +327,11 @@ def _produce_many(
                 [
                     (
                         index,
-                        _append(services, name, index, records, version, acks, transactional_id),
+                        TopicAuthorizationFailed()
+                        if name in refused
+                        else _append(
+                            services, name, index, records, version, acks, transactional_id
+                        ),
                     )
                     for index, records in parts
                 ],

@@ -4,10 +4,14 @@ Version 1 is flexible.  Coordinators send it to other brokers, and administrator
 that a partition holds open although no coordinator knows of it.  Absent: 2.
 """
 
+import asyncio
+from collections.abc import Mapping
+
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
+from tidelog.broker.permissions import ALTER, CLUSTER_ACTION, by_item
 from tidelog.coordination.runtime import EndOfTransaction
-from tidelog.errors import KafkaError
+from tidelog.errors import ClusterAuthorizationFailed, KafkaError
 from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -16,13 +20,18 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidelog.security.acls import CLUSTER
 
 
-@handles(WriteTxnMarkersRequest, "0-1")
+@handles(WriteTxnMarkersRequest, "0-1", allow=by_item)
 async def write_txn_markers(
     request: WriteTxnMarkersRequest, ctx: Context
 ) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _written(each, ctx) for each in request.markers])
+    if not ctx.may(ALTER, CLUSTER, quietly=True) and not ctx.may(CLUSTER_ACTION, CLUSTER):
+        refused = [_refused(each) for each in request.markers]
+        return WriteTxnMarkersResponse(markers=refused)
+    written = await asyncio.gather(*(_written(each, ctx) for each in request.markers))
+    return WriteTxnMarkersResponse(markers=list(written))
 
 
 async def _written(marker: WritableTxnMarker, ctx: Context) -> WritableTxnMarkerResult:
@@ -32,22 +41,35 @@ async def _written(marker: WritableTxnMarker, ctx: Context) -> WritableTxnMarker
         marker.transaction_result,
         marker.coordinator_epoch,
     )
-    result = WritableTxnMarkerResult(producer_id=marker.producer_id)
-    for topic in marker.topics:
-        answered = WritableTxnMarkerTopicResult(name=topic.name)
-        result.topics.append(answered)
-        for index in topic.partition_indexes:
-            answered.partitions.append(
-                WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=await _write(end, (topic.name, index), ctx)
-                )
+    places = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    outcomes = await ctx.broker.transactions.markers.write_here(end, places)
+    return _told(marker, outcomes)
+
+
+def _told(
+    marker: WritableTxnMarker, outcomes: Mapping[tuple[str, int], KafkaError | None]
+) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=_code(outcomes[topic.name, index])
+                    )
+                    for index in topic.partition_indexes
+                ],
             )
-    return result
+            for topic in marker.topics
+        ],
+    )
 
 
-async def _write(end: EndOfTransaction, place: tuple[str, int], ctx: Context) -> int:
-    try:
-        await ctx.broker.transactions.markers.write(end, place)
-    except KafkaError as error:
-        return error.code
-    return 0
+def _refused(marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    places = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    return _told(marker, dict.fromkeys(places, ClusterAuthorizationFailed()))
+
+
+def _code(error: KafkaError | None) -> int:
+    return 0 if error is None else error.code

@@ -1,7 +1,7 @@
 """The group coordinator as handlers see it: groups by id, answers as protocol messages.
 
-    coordinator = GroupCoordinator(clock=…, image=…, partitions=…, ensure_topic=…, config=…, call_later=…)
-    coordinator.start()                       # begins to load what this broker leads
+    coordinator = GroupCoordinator(broker_id=…, clock=…, image=…, partitions=…, ensure_topic=…, config=…)
+    coordinator.follow()                      # loads what this broker leads by now, forgets the rest
     response = await coordinator.join_group(request, client)
 
 A group belongs to the partition of `__consumer_offsets` that its id hashes to; that topic is made when a first
@@ -16,7 +16,8 @@ from uuid import uuid4
 
 from tidelog.clock import Clock
 from tidelog.cluster.image import Image
-from tidelog.cluster.partition import Partition, Partitions
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
 from tidelog.coordination.groups import describe
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.groups.environment import Client, Environment, TopicView
@@ -70,6 +71,7 @@ class GroupCoordinator:
     def __init__(
         self,
         *,
+        broker_id: int,
         clock: Clock,
         image: Callable[[], Image],
         partitions: Partitions,
@@ -88,6 +90,7 @@ class GroupCoordinator:
         )
         self._shards = Shards(
             CONSUMER_OFFSETS,
+            broker_id=broker_id,
             runtime=self._runtime,
             image=image,
             partitions=partitions,
@@ -97,17 +100,9 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------------ life
 
-    def start(self) -> None:
-        """Begin to load every shard that this broker leads."""
-        self._shards.start()
-
-    def lead(self, index: int) -> None:
-        """This broker leads this partition of `__consumer_offsets` from now on."""
-        self._shards.lead(index)
-
-    def resign(self, index: int) -> None:
-        """This broker no longer leads this partition of `__consumer_offsets`."""
-        self._runtime.unload(index)
+    def follow(self) -> None:
+        """The image has changed: load what this broker leads by now, and forget what it leads no longer."""
+        self._shards.follow()
 
     async def stop(self) -> None:
         """Send away who waits, and forget everything."""
@@ -125,15 +120,17 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------------ where a group is
 
-    async def find_coordinator(self, group_id: str) -> None:
-        """See to it that this group has a coordinator here; raises while it has not."""
-        await self.partition_of(group_id)
+    async def find_coordinator(self, group_id: str) -> int:
+        """The broker that coordinates the group; if it is this one, the group is loaded.  Raises while there is none."""
+        return await self._shards.find(_storable(group_id))
+
+    async def locate(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds the group's offsets, whoever leads it."""
+        return await self._shards.locate(_storable(group_id))
 
     async def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that holds the group's offsets, loaded."""
-        if len(group_id) > _MAX_GROUP_ID:
-            raise InvalidGroupId(f"a group id of {len(group_id)} characters cannot be stored")
-        return await self._shards.index_of(group_id)
+        """The partition of `__consumer_offsets` that holds the group's offsets, loaded here."""
+        return await self._shards.index_of(_storable(group_id))
 
     def _journal(self, partition: Partition) -> PartitionJournal[Change]:
         return PartitionJournal(
@@ -223,11 +220,19 @@ class GroupCoordinator:
         )
         return response
 
-    async def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-        """Store offsets that count when the producer's transaction is committed."""
-        response: TxnOffsetCommitResponse = await self._write(
-            request.group_id, lambda shard: shard.commit_in_transaction(request)
-        )
+    async def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, check: Callable[[], None]
+    ) -> TxnOffsetCommitResponse:
+        """Store offsets that count when the producer's transaction is committed.
+
+        `check` is called in the moment of the append: it raises if the transaction is over by then.
+        """
+
+        def decide(shard: GroupShard) -> Decision[Change, TxnOffsetCommitResponse]:
+            check()
+            return shard.commit_in_transaction(request)
+
+        response: TxnOffsetCommitResponse = await self._write(request.group_id, decide)
         return response
 
     async def end_transaction(self, index: int, end: EndOfTransaction) -> None:
@@ -316,6 +321,12 @@ def _reply_to(answer: "asyncio.Future[Any]") -> Reply:
             answer.set_result(result)
 
     return reply
+
+
+def _storable(group_id: str) -> str:
+    if len(group_id) > _MAX_GROUP_ID:
+        raise InvalidGroupId(f"a group id of {len(group_id)} characters cannot be stored")
+    return group_id
 
 
 def _check_group_id(group_id: str) -> None:

@@ -1,12 +1,13 @@
 """The transaction coordinator as handlers see it: transactional ids, and what their producers ask for.
 
-    coordinator = TransactionCoordinator(clock=…, image=…, partitions=…, ensure_topic=…, config=…, groups=…, new_producer_id=…)
-    coordinator.start()                       # begins to load what this broker leads
+    coordinator = TransactionCoordinator(broker_id=…, clock=…, image=…, partitions=…, peers=…, groups=…, …)
+    coordinator.follow()                      # loads what this broker leads by now, forgets the rest
     producer = await coordinator.init_producer_id("orders-1", 60_000, None)
 
 A transactional id belongs to the partition of `__transaction_state` that it hashes to; that topic is made when a first
 client asks for its coordinator.  What is decided is in `shard.py`; here is what takes time: producer ids, and the
-markers of a transaction that has come to its end.
+markers of a transaction that has come to its end.  Leaders of partitions ask here, too, whether a batch belongs to an
+open transaction (`enter`, `check`), also when its coordinator is another broker.
 """
 
 import asyncio
@@ -17,12 +18,16 @@ from typing import Any
 
 from tidelog.clock import Clock
 from tidelog.cluster.image import Image
-from tidelog.cluster.partition import Partition, Partitions
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
+from tidelog.cluster.peers import Peers
 from tidelog.coordination.journal import PartitionJournal
 from tidelog.coordination.runtime import Decision, EndOfTransaction, Runtime, ShardTimers
 from tidelog.coordination.shards import Shards, shard_of
 from tidelog.coordination.timers import CallLater, Timers
 from tidelog.coordination.transactions.config import TransactionConfig
+from tidelog.coordination.transactions.entries import Entries
+from tidelog.coordination.transactions.marker_sender import MarkerSender
 from tidelog.coordination.transactions.markers import Markers, OffsetsHolder
 from tidelog.coordination.transactions.records import Change, decode_change, encode_change
 from tidelog.coordination.transactions.shard import (
@@ -39,6 +44,7 @@ from tidelog.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     KafkaError,
+    NotCoordinator,
     ProtocolError,
     TransactionalIdNotFound,
 )
@@ -46,6 +52,8 @@ from tidelog.names import TRANSACTION_STATE
 
 log = logging.getLogger(__name__)
 
+_ATTEMPTS = 5
+"""How often a transaction may end while its offsets wait to be let in; then the client comes again."""
 _RETRY_MS = 500
 """Markers that could not be written are tried again after this."""
 
@@ -56,21 +64,36 @@ class TransactionCoordinator:
     def __init__(
         self,
         *,
+        broker_id: int,
         clock: Clock,
         image: Callable[[], Image],
         partitions: Partitions,
+        peers: Peers,
         ensure_topic: Callable[[str], Awaitable[object]],
         config: Callable[[], TransactionConfig],
         groups: OffsetsHolder,
         new_producer_id: Callable[[], Awaitable[int]],
         call_later: CallLater | None = None,
     ) -> None:
+        self._broker_id = broker_id
         self._clock = clock
         self._partitions = partitions
         self._config = config
         self._new_producer_id = new_producer_id
-        self.markers = Markers(partitions, groups, clock)
+        self._entries = Entries(peers, lambda place: partitions.get(*place))
+        self._sender = MarkerSender(peers)
+        self.markers = Markers(
+            broker_id=broker_id,
+            partitions=partitions,
+            image=image,
+            groups=groups,
+            entries=self._entries,
+            sender=self._sender,
+            clock=clock,
+        )
         self.timers = Timers(clock, call_later)
+        self.turns: dict[str, asyncio.Future[None]] = {}
+        """By transactional id: done when the last batch that had to wait to be let in was written."""
         self._completing: dict[str, asyncio.Task[None]] = {}
         """By transactional id: who writes its markers."""
         self._first_attempts: dict[str, asyncio.Future[None]] = {}
@@ -80,6 +103,7 @@ class TransactionCoordinator:
         )
         self._shards = Shards(
             TRANSACTION_STATE,
+            broker_id=broker_id,
             runtime=self._runtime,
             image=image,
             partitions=partitions,
@@ -89,9 +113,9 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ life
 
-    def start(self) -> None:
-        """Begin to load every shard that this broker leads."""
-        self._shards.start()
+    def follow(self) -> None:
+        """The image has changed: load what this broker leads by now, and forget what it leads no longer."""
+        self._shards.follow()
 
     async def stop(self) -> None:
         """Forget everything; what was to be completed is completed at the next start."""
@@ -99,6 +123,8 @@ class TransactionCoordinator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._sender.stop()
+        await self._entries.stop()
         await self._runtime.close()
         self.timers.cancel_all()
 
@@ -117,9 +143,9 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------------ requests of producers
 
-    async def find_coordinator(self, transactional_id: str) -> None:
-        """See to it that this id has a coordinator here; raises while it has not."""
-        await self._shards.index_of(transactional_id)
+    async def find_coordinator(self, transactional_id: str) -> int:
+        """The broker that coordinates the id; if it is this one, the id is loaded.  Raises while there is none."""
+        return await self._shards.find(transactional_id)
 
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Identity | None
@@ -158,44 +184,6 @@ class TransactionCoordinator:
         )
         return ended
 
-    def verify(self, transactional_id: str, producer: Identity, place: Place) -> None:
-        """Raise unless this partition belongs to the producer's open transaction; at once, for every batch."""
-        if not self._config().partition_verification:
-            return
-        count = self._shards.count
-        if not count:
-            raise CoordinatorNotAvailable
-        shard = self._runtime.maybe_state(shard_of(transactional_id, count))
-        if shard is None:
-            raise CoordinatorLoadInProgress
-        shard.verify(transactional_id, producer, place)
-
-    def join(
-        self, transactional_id: str, producer: Identity, places: frozenset[Place]
-    ) -> "asyncio.Future[None] | None":
-        """As `add_partitions`, for batches that bring their partition with them (KIP-890).
-
-        None when they may be appended; else a future, after which it has to be asked again.
-        """
-        count = self._shards.count
-        if not transactional_id or not count:
-            raise InvalidProducerIdMapping
-        index = shard_of(transactional_id, count)
-        shard = self._runtime.maybe_state(index)
-        if shard is None:
-            raise CoordinatorLoadInProgress
-        known = shard.transactions.get(transactional_id)
-        if known is not None and known.state in PREPARED and known.identity == producer:
-            # Its previous transaction is decided, and about to be complete.
-            attempt = self._first_attempts.get(transactional_id)
-            if attempt is None:
-                raise ConcurrentTransactions
-            return attempt
-        _, waiting = self._runtime.write_now(
-            index, lambda shard: shard.add(transactional_id, producer, places)
-        )
-        return waiting
-
     async def _decide_with_id(
         self,
         transactional_id: str,
@@ -221,6 +209,79 @@ class TransactionCoordinator:
             if not await self._completion(transactional_id):
                 raise
         return await self._runtime.write(index, decide)
+
+    # ------------------------------------------------------------------ questions of partition leaders
+
+    def enter(
+        self, transactional_id: str, producer: Identity, places: frozenset[Place], *, joins: bool
+    ) -> "asyncio.Future[None] | None":
+        """Ask for batches of a transaction to be let into these partitions, before they are appended.
+
+        None when `check` may be called; else a future, after which it has to be asked again.  With `joins` the batches
+        bring their partitions with them (KIP-890).
+        """
+        if not joins and not self._config().partition_verification:
+            return None
+        index = self._index_of(transactional_id, InvalidProducerIdMapping)
+        leader = self._shards.leader_of(index)
+        if leader != self._broker_id:
+            return self._entries.enter(leader, transactional_id, producer, places, joins=joins)
+        return self._join(index, transactional_id, producer, places) if joins else None
+
+    async def entered(
+        self, transactional_id: str, producer: Identity, place: Place, *, joins: bool
+    ) -> None:
+        """As `enter`, for who can wait; raises if the place is not let into the transaction."""
+        for _ in range(_ATTEMPTS):
+            waiting = self.enter(transactional_id, producer, frozenset({place}), joins=joins)
+            if waiting is None:
+                return
+            await waiting
+        raise ConcurrentTransactions
+
+    def check(self, transactional_id: str, producer: Identity, place: Place) -> None:
+        """Raise unless this partition belongs to the producer's open transaction; at once, for every batch."""
+        if not self._config().partition_verification:
+            return
+        index = self._index_of(transactional_id, CoordinatorNotAvailable)
+        if self._shards.leader_of(index) == self._broker_id:
+            self.verify(transactional_id, producer, place)
+        elif not self._entries.may_append(place, producer):
+            # Its transaction ended while it was on its way here; if there is a next one, `enter` will tell.
+            raise NotCoordinator
+
+    def verify(self, transactional_id: str, producer: Identity, place: Place) -> None:
+        """As `check`, by the coordinator itself."""
+        index = self._index_of(transactional_id, CoordinatorNotAvailable)
+        shard = self._runtime.maybe_state(index)
+        if shard is None:
+            leads = self._shards.leader_of(index) == self._broker_id
+            raise CoordinatorLoadInProgress() if leads else NotCoordinator()
+        shard.verify(transactional_id, producer, place)
+
+    def _join(
+        self, index: int, transactional_id: str, producer: Identity, places: frozenset[Place]
+    ) -> "asyncio.Future[None] | None":
+        shard = self._runtime.maybe_state(index)
+        if shard is None:
+            raise CoordinatorLoadInProgress
+        known = shard.transactions.get(transactional_id)
+        if known is not None and known.state in PREPARED and known.identity == producer:
+            # Its previous transaction is decided, and about to be complete.
+            attempt = self._first_attempts.get(transactional_id)
+            if attempt is None:
+                raise ConcurrentTransactions
+            return attempt
+        _, waiting = self._runtime.write_now(
+            index, lambda shard: shard.add(transactional_id, producer, places)
+        )
+        return waiting
+
+    def _index_of(self, transactional_id: str, missing: type[KafkaError]) -> int:
+        count = self._shards.count
+        if not transactional_id or not count:
+            raise missing
+        return shard_of(transactional_id, count)
 
     # ------------------------------------------------------------------ administration
 
@@ -286,6 +347,8 @@ class TransactionCoordinator:
                 await self._shards.ensure_loaded(index)
                 await self._complete_once(index, transactional_id)
                 return
+            except NotCoordinator:
+                return  # whoever leads the shard now has found it decided, and completes it
             except KafkaError as error:
                 log.warning("the completion of %s is tried again: %s", transactional_id, error)
             self._attempted(transactional_id)

@@ -1,0 +1,62 @@
+"""What the audit costs a producer: the same records with it and without, in turn, by the process's own processor time.
+
+    python benchmarks/audit.py [--records 500000] [--size 200] [--rounds 5]
+
+Ways come in random order, so that a busy moment of the machine meets all; the best round of each counts.  Counts are published every
+second, ten times as often as by default.
+"""
+
+import argparse
+import random
+import resource
+import time
+from collections.abc import Callable
+
+from tidelog import Producer
+from tidelog.audit.producing import ProducerAudit
+from tidelog.testing.local_broker import LocalBroker
+
+WAYS: dict[str, Callable[[], ProducerAudit | bool]] = {
+    "without": lambda: False,
+    "counting": lambda: ProducerAudit(interval_s=1.0, stamp=False),
+    "counting and stamping": lambda: ProducerAudit(interval_s=1.0),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--size", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    value = b"x" * given.size
+    cpu: dict[str, list[float]] = {name: [] for name in WAYS}
+    wall: dict[str, list[float]] = {name: [] for name in WAYS}
+    with LocalBroker() as broker:
+        for number in range(given.rounds + 1):
+            for name, audit in random.sample(list(WAYS.items()), len(WAYS)):
+                began, used = time.monotonic(), _cpu_s()
+                with Producer(bootstrap_servers=broker.bootstrap, audit=audit()) as producer:
+                    send = producer.send
+                    for _ in range(given.records):
+                        send("records", value)
+                if number:  # the first round is for warming up
+                    cpu[name].append(_cpu_s() - used)
+                    wall[name].append(time.monotonic() - began)
+    plain = min(cpu["without"])
+    for name in WAYS:
+        median = min(cpu[name])
+        rate = given.records / min(wall[name])
+        print(
+            f"{name:24}{rate:12,.0f} records/s {median / given.records * 1e6:7.3f} us CPU a record "
+            f"{median / plain - 1:+7.1%}"
+        )
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

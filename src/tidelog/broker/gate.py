@@ -1,0 +1,110 @@
+"""Stands in front of the dispatcher on listeners that ask for a login: until then a client may only log in.
+
+A connection begins with ApiVersions, SaslHandshake, SaslAuthenticate.  After a handshake of version 0 the tokens come
+raw, in frames without a header, as they did before KIP-152.  A client whose session is over, and who does not log in
+again, is cut off (KIP-368).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from struct import Struct as Packer
+
+from tidelog.broker.dispatch import Serving
+from tidelog.errors import ProtocolError, SaslAuthenticationFailed
+from tidelog.network.answer import Answer, Deferred, Ready
+from tidelog.network.peer import Peer, Principal
+from tidelog.security.login import Login, State
+
+_BEFORE_LOGIN = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
+_API_KEY = Packer(">h")
+_LENGTH = Packer(">i")
+
+log = logging.getLogger(__name__)
+
+
+class LoginCounts:
+    """How many logins there were; Kafka's successful- and failed-authentication-total."""
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.failed = 0
+
+
+class PeerLogin:
+    """The login of one connection, and how it is spoken."""
+
+    __slots__ = ("counts", "login", "raw")
+
+    def __init__(self, login: Login, counts: LoginCounts) -> None:
+        self.login = login
+        self.counts = counts
+        self.raw = False
+        """The handshake was of version 0: tokens follow without headers."""
+
+
+class Gate:
+    """See the module's docstring; implements `dispatch.Serving`."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        logins: Mapping[str, Callable[[], Login]],
+        *,
+        failed_delay_s: Callable[[], float],
+    ) -> None:
+        """`logins` makes the logins of each listener that asks for them."""
+        self._serving = serving
+        self._logins = logins
+        self._failed_delay_s = failed_delay_s
+        self.counts = LoginCounts()
+
+    def serve(self, peer: Peer, frame: memoryview) -> Answer:
+        make = self._logins.get(peer.listener)
+        if make is None:
+            return self._serving.serve(peer, frame)
+        found = peer.login
+        if not isinstance(found, PeerLogin):
+            found = peer.login = PeerLogin(make(), self.counts)
+        login = found.login
+        if found.raw and login.state is State.AUTHENTICATING:
+            return self._raw_step(peer, found, bytes(frame))
+        if not login.is_logged_in or login.state is State.AUTHENTICATING:
+            self._check_before_login(frame, login)
+        return self._serving.serve(peer, frame)
+
+    def serve_run(
+        self, peer: Peer, buffer: memoryview, pos: int, end: int
+    ) -> tuple[int, bytes | Deferred]:
+        if peer.listener in self._logins:
+            found = peer.login
+            if not isinstance(found, PeerLogin) or not found.login.is_logged_in:
+                return pos, b""
+        return self._serving.serve_run(peer, buffer, pos, end)
+
+    def _check_before_login(self, frame: memoryview, login: Login) -> None:
+        if len(frame) >= _API_KEY.size and _API_KEY.unpack_from(frame)[0] in _BEFORE_LOGIN:
+            return
+        if login.user:
+            raise ProtocolError("the session is over, and the client did not log in again")
+        raise ProtocolError("the client asks for something before it has logged in")
+
+    async def _raw_step(self, peer: Peer, found: PeerLogin, token: bytes) -> Ready:
+        answer = await log_in(peer, found, token, self._failed_delay_s())
+        return _LENGTH.pack(len(answer)) + answer
+
+
+async def log_in(peer: Peer, found: PeerLogin, token: bytes, failed_delay_s: float) -> bytes:
+    """One step of a login; a failure is told late, so that guessing takes its time."""
+    try:
+        step = found.login.step(token)
+    except SaslAuthenticationFailed as error:
+        found.counts.failed += 1
+        log.warning("a login from %s failed: %s", peer, error)
+        await asyncio.sleep(failed_delay_s)
+        raise
+    if step.user is not None:
+        found.counts.succeeded += 1
+        peer.principal = Principal("User", step.user)
+        peer.largest = None
+    return step.answer

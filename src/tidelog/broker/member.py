@@ -1,0 +1,178 @@
+"""This broker as a member of its cluster: session, election, registration, and the way to the controller.
+
+member = Member(…)
+await member.join()                  # a session; this broker or another is the controller
+await member.register(record, clean=…, adopted=…)
+…                                    # partitions are opened, connections accepted
+await member.take_part()
+…
+await member.hand_over()             # others lead what this broker led
+await member.leave()
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tidelog.broker.background import Background
+from tidelog.broker.configs import check_topic_settings
+from tidelog.broker.internal_topics import automatic_topic
+from tidelog.broker.peers import BrokerPeers
+from tidelog.broker.registration import Registration
+from tidelog.broker.settings import BrokerSettings
+from tidelog.cluster.control import Control
+from tidelog.cluster.controller import Controller
+from tidelog.cluster.image import Image
+from tidelog.cluster.membership import Membership
+from tidelog.cluster.metadata import BrokerRecord, Record, topic_id_text
+from tidelog.cluster.tail import Tail
+from tidelog.cluster.topics import NewTopic, Rules
+from tidelog.errors import KafkaError, StartError
+from tidelog.metastore.contract import MemberTaken, Metastore, MetastoreError
+
+if TYPE_CHECKING:
+    from tidelog.client.security import ClientSecurity
+
+log = logging.getLogger(__name__)
+
+_HAND_OVER_MS = 10_000
+_TAKEN_RETRY_SECONDS = 0.25
+
+
+class Member:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        metastore: Metastore,
+        tail: Tail,
+        settings: Callable[[], BrokerSettings],
+        cluster_id: str,
+        background: Background,
+        random: Random,
+        security: "ClientSecurity | None" = None,
+    ) -> None:
+        """`security` is how this broker shows itself to the others."""
+        self._metastore = metastore
+        self._tail = tail
+        self._settings = settings
+        self._background = background
+        self._random = random
+        broker = settings().broker
+        self._broker_id = broker.broker_id
+        self._members = Membership(
+            metastore,
+            broker.broker_id,
+            timeout_ms=broker.session_timeout_ms,
+            elected=lambda epoch: Controller(metastore, tail, epoch, self._rules),
+        )
+        self._registration: Registration | None = None
+        self.peers = BrokerPeers(
+            broker.broker_id,
+            lambda: tail.image,
+            random,
+            listener=settings().security.inter_broker_listener.upper(),
+            security=security,
+        )
+        self.control = Control(self._members, tail, self.peers, cluster_id, self._automatic)
+
+    async def join(self) -> None:
+        """Open the session, and find or be the controller; `StartError` where the broker's id is in use."""
+        broker = self._settings().broker
+        loop = asyncio.get_running_loop()
+        # The session of a process that was killed may have to run out first.
+        patience = 0.0 if self._metastore.ends_with_process else 1.5 * broker.session_timeout_ms
+        deadline = loop.time() + patience / 1000
+        while True:
+            try:
+                await self._members.join()
+                break
+            except MemberTaken as error:
+                if loop.time() >= deadline:
+                    raise StartError(
+                        f"{error}; give every broker of the cluster an id of its own (--broker-id)"
+                    ) from error
+                await asyncio.sleep(_TAKEN_RETRY_SECONDS)
+            except MetastoreError as error:
+                raise StartError(str(error)) from error
+        self._background.every("heartbeat", broker.heartbeat_interval_ms, self._members.heartbeat)
+        self._background.run("membership", self._members.watch())
+
+    async def register(
+        self, record: BrokerRecord, *, clean: bool, adopted: Callable[[Image], list[Record]]
+    ) -> None:
+        """Make this broker known; the first one of a cluster brings the topics that it has `adopted`."""
+        if self.control.is_active:
+            await self.control.submit(lambda image: (adopted(image), None))
+        self._registration = Registration(
+            self.control, self._members, self._tail, record, clean=clean
+        )
+        await self._registration.register()
+
+    async def take_part(self) -> None:
+        """Lead from now on, and stay a member whatever happens."""
+        assert self._registration is not None
+        await self._registration.unfence()
+        self._background.run("registration", self._registration.run())
+        interval_ms = self._settings().cluster.leader_imbalance_check_interval_s * 1000
+        self._background.every("balance of leaders", interval_ms, self._rebalance)
+
+    async def hand_over(self) -> None:
+        """Before the broker stops: let others lead what it leads, if there are others."""
+        if self._registration is None or self._registration.broker is None:
+            return
+        self._registration.close()
+        others = self._tail.image.live_brokers - {self._broker_id}
+        if not others or not self._settings().cluster.controlled_shutdown:
+            return
+        try:
+            await self.control.heartbeat(want_shut_down=True, timeout_ms=_HAND_OVER_MS)
+        except KafkaError as error:
+            log.warning("what this broker leads could not be handed over: %s", error)
+
+    async def leave(self) -> None:
+        """Give up the session, and controllership with it."""
+        self.peers.close()
+        await self._members.leave()
+
+    async def _rebalance(self) -> None:
+        cluster = self._settings().cluster
+        if cluster.auto_leader_rebalance and self.control.is_active:
+            moved = await self.control.local.rebalance(cluster.leader_imbalance_percentage)
+            if moved:
+                log.info("%d partition(s) are led by their preferred leaders again", moved)
+
+    def _rules(self) -> Rules:
+        settings = self._settings()
+
+        def check(configs: Mapping[str, str]) -> None:
+            check_topic_settings(settings, configs)
+
+        return Rules(
+            partitions=settings.broker.num_partitions,
+            replication_factor=settings.broker.default_replication_factor,
+            check_config=check,
+            new_id=lambda: new_topic_id(self._random),
+            unclean=settings.log.unclean_leader_election,
+            min_in_sync=settings.log.min_insync_replicas,
+        )
+
+    def _automatic(self, name: str) -> NewTopic:
+        return automatic_topic(name, self._settings(), len(self._tail.image.live_brokers))
+
+
+def new_topic_id(random: Random) -> UUID:
+    """Random, and never one whose text begins with a dash, which command lines would take for an option."""
+    while True:
+        topic_id = UUID(int=random.getrandbits(128), version=4)
+        if not topic_id_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def new_cluster_id(random: Random) -> str:
+    """22 characters of base64url, as Kafka's."""
+    return topic_id_text(new_topic_id(random))

@@ -1,0 +1,137 @@
+"""Keeps this broker registered: under its present session, and unfenced.
+
+    registration = Registration(control, members, tail, record, clean=logs_were_clean)
+    await registration.register()            # known to the cluster, fenced unless it is alone
+    …                                        # partitions are opened, connections accepted
+    await registration.unfence()             # from now on it may lead
+    run(registration.run())
+
+`run` looks at what the image says of this broker and asks for what is missing, again and again: so it does not matter
+whether a session was lost, an answer did not come, or the controller fenced this broker by mistake.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from tidelog.cluster.control import Control
+from tidelog.cluster.image import Broker, Delta, Image
+from tidelog.cluster.membership import Membership
+from tidelog.cluster.metadata import BrokerRecord
+from tidelog.cluster.tail import Tail
+from tidelog.errors import InconsistentClusterId, KafkaError, StartError
+from tidelog.metastore.contract import MetastoreError
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.2
+_TELL_AFTER_SECONDS = 3.0
+
+
+class Registration:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        control: Control,
+        members: Membership,
+        tail: Tail,
+        record: BrokerRecord,
+        *,
+        clean: bool,
+    ) -> None:
+        """`record` is where this broker is; `clean` whether its last stop was."""
+        self._control = control
+        self._members = members
+        self._tail = tail
+        self._record = record
+        self._clean = clean
+        self._closed = False
+        self._bell = asyncio.Event()
+        members.subscribe(self._bell.set)
+        tail.subscribe(self._image_changed)
+
+    @property
+    def broker(self) -> Broker | None:
+        """This broker, as the image has it; None if that speaks of an earlier life."""
+        found = self._tail.image.brokers.get(self._record.broker_id)
+        return found if found is not None and self._is_present(found) else None
+
+    async def register(self) -> None:
+        """Make this broker known, however long that takes."""
+        await self._until_done("registered", lambda: self.broker is not None, self._register)
+
+    async def unfence(self) -> None:
+        """Take part, however long that takes."""
+        await self._until_done("unfenced", lambda: self._is_settled, self._step)
+
+    async def run(self) -> None:
+        """Register again and unfence whenever that is necessary, until cancelled."""
+        while True:
+            self._bell.clear()
+            if not self._is_settled:
+                if not await self._tried(self._step):
+                    await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            await self._bell.wait()
+
+    def close(self) -> None:
+        """Ask for nothing any more: this broker is about to stop."""
+        self._closed = True
+
+    async def _until_done(
+        self, what: str, done: Callable[[], bool], step: Callable[[], Awaitable[None]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        tell_at = loop.time() + _TELL_AFTER_SECONDS
+        while not done():
+            if await self._tried(step):
+                continue
+            if loop.time() >= tell_at:
+                log.warning(
+                    "this broker waits to be %s; the controller (broker %d) has not answered yet",
+                    what,
+                    self._control.controller_id,
+                )
+                tell_at = loop.time() + 10 * _TELL_AFTER_SECONDS
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    @property
+    def _is_settled(self) -> bool:
+        broker = self.broker
+        return self._closed or (broker is not None and not broker.fenced)
+
+    async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except InconsistentClusterId as error:
+            raise StartError(str(error)) from error
+        except (KafkaError, MetastoreError) as error:
+            log.debug("registration is tried again: %s", error)
+            return False
+        return True
+
+    async def _step(self) -> None:
+        if self.broker is None:
+            await self._register()
+        else:
+            await self._control.heartbeat()
+
+    async def _register(self) -> None:
+        image = self._tail.image
+        before = image.brokers.get(self._record.broker_id)
+        alone = self._control.is_active and image.live_brokers <= {self._record.broker_id}
+        record = replace(self._record, incarnation=self._members.incarnation, fenced=not alone)
+        await self._control.register(
+            record, before.epoch if before is not None and self._clean else -1
+        )
+        # From here on this process knows what it has: to register again is no restart.
+        self._clean = True
+
+    def _is_present(self, broker: Broker) -> bool:
+        return broker.incarnation == self._members.incarnation
+
+    def _image_changed(self, _: Image, delta: Delta) -> None:
+        if self._record.broker_id in delta.brokers:
+            self._bell.set()

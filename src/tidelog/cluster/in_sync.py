@@ -1,0 +1,168 @@
+"""Keeping the in-sync replicas right: what leaders propose goes to the controller, what it says comes back.
+
+    in_sync = InSync(partitions, control.alter_partition, clock, random, max_lag_ms)
+    in_sync.propose(partition)       # its proposal is sent with the next request
+    await in_sync.run()              # a background task
+
+One request is under way at a time, with all proposals that have come up.  The controller's answer or the image, whichever
+is here first, settles a proposal; the other finds it settled.  Until one of them is here the proposal stands,
+because nobody knows whether it was carried out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from tidelog.clock import Clock
+from tidelog.cluster.image import PartitionState
+from tidelog.cluster.isr import IsrChange
+from tidelog.cluster.partition import Partition
+from tidelog.cluster.partitions import Partitions
+from tidelog.cluster.replica import Proposal
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    KafkaError,
+    NewLeaderElected,
+    OperationNotAttempted,
+    TidelogError,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+_log = logging.getLogger(__name__)
+
+AlterPartition = Callable[[Sequence[IsrChange]], Awaitable[list[PartitionState | KafkaError]]]
+
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+_MOST_AT_ONCE = 1000
+
+_REFUSED = (IneligibleReplica, OperationNotAttempted)
+"""The controller is sure that nothing was done, and that it knows no newer state."""
+_OUTDATED = (
+    FencedLeaderEpoch,
+    InvalidUpdateVersion,
+    InvalidRequest,
+    NewLeaderElected,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+"""The image will bring a newer state."""
+
+
+class InSync:
+    """The broker's conversation with the controller about ISRs."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        alter: AlterPartition,
+        clock: Clock,
+        random: Random,
+        max_lag_ms: Callable[[], int],
+    ) -> None:
+        self._partitions = partitions
+        self._alter = alter
+        self._clock = clock
+        self._random = random
+        self._max_lag_ms = max_lag_ms
+        self._due: dict[Partition, None] = {}
+        self._woken = asyncio.Event()
+
+    def propose(self, partition: Partition) -> None:
+        """Send the partition's proposal."""
+        self._due[partition] = None
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Send proposals, and look for replicas that lag, until cancelled."""
+        failures = 0
+        look_at = self._next_look()
+        while True:
+            now = self._clock.monotonic()
+            if now >= look_at:
+                look_at = self._next_look()
+                for partition in self._partitions:
+                    partition.propose_shrink()
+            if self._due:
+                failures = 0 if await self._send() else failures + 1
+            if failures:
+                pause_s = min(_PAUSE_S * 2 ** min(failures - 1, 10), _LONGEST_PAUSE_S)
+                await asyncio.sleep(pause_s * (0.8 + 0.4 * self._random.random()))
+            elif not self._due:
+                self._woken.clear()
+                try:
+                    async with asyncio.timeout(max(look_at - self._clock.monotonic(), 0.001)):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
+
+    def _next_look(self) -> float:
+        return self._clock.monotonic() + self._max_lag_ms() / 2000
+
+    async def _send(self) -> bool:
+        """One request with what is due; whether nothing has to be asked again."""
+        batch: list[tuple[Partition, Proposal]] = []
+        for partition in list(self._due)[:_MOST_AT_ONCE]:
+            del self._due[partition]
+            proposal = _proposal_of(partition)
+            if proposal is not None:
+                batch.append((partition, proposal))
+        if not batch:
+            return True
+        outcomes: Sequence[PartitionState | KafkaError]
+        try:
+            outcomes = await self._alter([_change(*each) for each in batch])
+        except TidelogError as error:
+            _log.info("in-sync replicas cannot be changed at the moment: %s", error)
+            outcomes = [UnknownServerError()] * len(batch)
+        except Exception:  # noqa: BLE001  (the root of the task)
+            _log.exception("the change of in-sync replicas failed; it is tried again")
+            outcomes = [UnknownServerError()] * len(batch)
+        again = False
+        for (partition, proposal), outcome in zip(batch, outcomes, strict=True):
+            if _proposal_of(partition) is not proposal:
+                continue  # the image was quicker, or leadership is lost
+            if self._settled(partition, proposal, outcome):
+                continue
+            self._due[partition] = None
+            again = True
+        return not again
+
+    def _settled(
+        self, partition: Partition, proposal: Proposal, outcome: PartitionState | KafkaError
+    ) -> bool:
+        where = partition.topic_partition
+        if isinstance(outcome, PartitionState):
+            partition.settle_isr(outcome)
+            _log.info("%s: in-sync replicas are %s", where, list(outcome.isr))
+            return True
+        if isinstance(outcome, _REFUSED):
+            _log.info("%s: %s were refused: %s", where, list(proposal.isr), outcome)
+            assert partition.followers is not None
+            partition.followers.withdraw()
+            return True
+        if isinstance(outcome, _OUTDATED):
+            _log.debug("%s: %s came too late: %s", where, list(proposal.isr), outcome)
+            return True
+        return False
+
+
+def _proposal_of(partition: Partition) -> Proposal | None:
+    return None if partition.followers is None else partition.followers.proposal
+
+
+def _change(partition: Partition, proposal: Proposal) -> IsrChange:
+    return IsrChange(
+        partition.topic_id,
+        partition.index,
+        proposal.leader_epoch,
+        proposal.partition_epoch,
+        proposal.isr,
+        proposal.broker_epochs,
+    )

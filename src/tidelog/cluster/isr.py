@@ -1,0 +1,106 @@
+"""Changes of in-sync replicas, as leaders ask the controller for them (KIP-497): pure functions over the image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tidelog.cluster.image import Image, PartitionState, changed
+from tidelog.cluster.metadata import PartitionChangeRecord
+from tidelog.cluster.reassignment import completed
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    KafkaError,
+    NotController,
+    StaleBrokerEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """What a leader wants its in-sync replicas to be."""
+
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    """Of the state that the leader knows; the change is refused if that is no longer the newest."""
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...] = ()
+    """Of the members in `isr`, as they fetched (KIP-903); empty where the leader takes them from its image.
+
+    A member that has restarted since is refused: it may have lost what it had.
+    """
+
+
+def alter(
+    image: Image, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+) -> tuple[list[PartitionChangeRecord], list[PartitionState | KafkaError]]:
+    """Decide on the changes that a leader asks for; the outcomes are in the order of `changes`.
+
+    Raises StaleBrokerEpoch for a leader that has been registered anew since it asked.
+    """
+    leader = image.brokers.get(broker_id)
+    if leader is None or leader.epoch != broker_epoch:
+        raise StaleBrokerEpoch(f"broker {broker_id} is not registered with epoch {broker_epoch}")
+    records: list[PartitionChangeRecord] = []
+    outcomes: list[PartitionState | KafkaError] = []
+    for change in changes:
+        try:
+            record, state = _altered(image, broker_id, change)
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        if record is not None:
+            records.append(record)
+        outcomes.append(state)
+    return records, outcomes
+
+
+def _altered(
+    image: Image, broker_id: int, change: IsrChange
+) -> tuple[PartitionChangeRecord | None, PartitionState]:
+    state = _state(image, change)
+    if change.leader_epoch < state.leader_epoch:
+        raise FencedLeaderEpoch
+    if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
+        raise NotController("the leader knows more than this controller")
+    if state.leader != broker_id:
+        raise InvalidRequest(f"broker {broker_id} does not lead the partition")
+    if change.isr and sorted(change.isr) == sorted(state.isr):
+        return None, state  # asked again, because the first answer was lost
+    if change.partition_epoch < state.partition_epoch:
+        raise InvalidUpdateVersion
+    _check_members(image, state, broker_id, change)
+    wanted = tuple(each for each in state.replicas if each in change.isr)
+    record = PartitionChangeRecord(change.topic_id, change.index, isr=wanted)
+    record = completed(replace(state, isr=wanted), record, image.live_brokers)
+    return record, changed(state, record)
+
+
+def _state(image: Image, change: IsrChange) -> PartitionState:
+    if change.topic_id not in image.topic_names:
+        raise UnknownTopicId
+    state = image.maybe_partition(change.topic_id, change.index)
+    if state is None:
+        raise UnknownTopicOrPartition
+    return state
+
+
+def _check_members(image: Image, state: PartitionState, broker_id: int, change: IsrChange) -> None:
+    isr = change.isr
+    if broker_id not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(state.replicas):
+        raise InvalidRequest(
+            f"{list(isr)} cannot be the in-sync replicas of a partition that is held by {list(state.replicas)}"
+        )
+    epochs = dict(zip(isr, change.broker_epochs, strict=False))
+    for member in isr:
+        broker = image.brokers.get(member)
+        if broker is None or not broker.is_live:
+            raise IneligibleReplica(f"broker {member} is fenced, stopping or not registered")
+        if epochs.get(member, -1) not in (-1, broker.epoch):
+            raise IneligibleReplica(f"broker {member} has restarted since")

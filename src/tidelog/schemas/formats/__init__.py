@@ -1,0 +1,1 @@
+"""The schema languages: Avro, JSON Schema and Protobuf, a module each."""

@@ -1,0 +1,80 @@
+"""Handing a request on to the instance that writes: the same HTTP request, marked so that it goes no further."""
+
+import asyncio
+import http.client
+import json
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+FORWARDED_HEADER = "x-forward"
+"""Confluent's instances mark their requests so, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A request as it came."""
+
+    method: str
+    target: str
+    """Path and query, not decoded."""
+    body: bytes
+    is_forwarded: bool
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether doing it twice is the same as doing it once."""
+        return self.method != "DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What another instance answered."""
+
+    status: int
+    body: bytes
+
+    @property
+    def error_code(self) -> int:
+        if self.status < 400:
+            return 0
+        try:
+            return int(json.loads(self.body)["error_code"])
+        except (ValueError, KeyError, TypeError):
+            return self.status
+
+
+class NobodyThere(Exception):
+    """No answer came; the request may or may not have arrived."""
+
+    def __init__(self, reason: str, *, may_have_arrived: bool) -> None:
+        super().__init__(reason)
+        self.may_have_arrived = may_have_arrived
+
+
+async def send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+    """The answer of the instance at `url`."""
+    # Writes are few: a connection and a thread for each is simpler than a second HTTP client.
+    return await asyncio.to_thread(_send, url, request, timeout_s)
+
+
+def _send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        try:
+            connection.connect()
+        except OSError as error:
+            raise NobodyThere(str(error), may_have_arrived=False) from error
+        try:
+            connection.request(
+                request.method,
+                request.target,
+                body=request.body,
+                headers={"Content-Type": "application/json", FORWARDED_HEADER: "true"},
+            )
+            response = connection.getresponse()
+            return Answer(response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise NobodyThere(repr(error), may_have_arrived=True) from error
+    finally:
+        connection.close()

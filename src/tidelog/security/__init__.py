@@ -1,0 +1,1 @@
+"""Who may do what: logins (SASL), and access rules.  Pure: no sockets, no clock, no metadata store."""

@@ -1,0 +1,38 @@
+"""Spark reads and writes topics: `format("tidelog")`, jobs that load them into a lake, and what they share.
+
+    from tidelog import spark as ts
+
+    spark = ts.session("clicks")
+    spark.read.format("tidelog").option("kafka.bootstrap.servers", "h:9092").option("subscribe", "clicks").load()
+
+Needs `pip install 'tidelog[spark]'`, on the executors too.  Names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.spark.avro import from_avro, to_avro
+    from tidelog.spark.sessions import publish, register, session, stream_options
+
+__all__ = ["from_avro", "publish", "register", "session", "stream_options", "to_avro"]
+
+_HOMES = {
+    "from_avro": "avro",
+    "publish": "sessions",
+    "register": "sessions",
+    "session": "sessions",
+    "stream_options": "sessions",
+    "to_avro": "avro",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise ImportError("tidelog.spark needs Spark: pip install 'tidelog[spark]'") from None
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,140 @@
+"""Looking after a lake's table: what is in it, what it lacks, small files made large, and the way back into a topic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import SettingsError
+from tidelog.spark.cluster import Brokers
+from tidelog.spark.lake import Lake
+from tidelog.spark.options import source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_SAFE = timedelta(hours=1)
+"""A file that no commit names, and that is younger, may be one that a load is about to commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """How far the table is; `in_table` is None where nothing was loaded."""
+
+    topic: str
+    partition: int
+    in_table: int | None
+    at_broker: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What `compact` has done."""
+
+    files_before: int
+    files_after: int
+    removed: int
+
+
+def status(topics: Sequence[str], table: str, kafka: Mapping[str, str]) -> list[PartitionStatus]:
+    """The table's offsets beside the brokers'."""
+    named = {f"kafka.{name}": value for name, value in kafka.items()}
+    named.setdefault("kafka.isolation.level", "read_committed")
+    brokers = Brokers(source_options({**named, "subscribe": ",".join(topics)}, streaming=False))
+    partitions = brokers.partitions()
+    there = Lake(table).offsets(partitions)
+    earliest, latest = brokers.earliest(partitions), brokers.latest(partitions)
+    return [
+        PartitionStatus(*tp, there.get(tp), latest[tp], latest[tp] - there.get(tp, earliest[tp]))
+        for tp in partitions
+    ]
+
+
+def table(spark: "SparkSession", path: str, version: int | None = None) -> "DataFrame":
+    """The table as a frame, as of a version, without a jar; what is in the quarantine is left out."""
+    return _everything(spark, path, version).where("error is null").drop("error")
+
+
+def quarantine(spark: "SparkSession", path: str, version: int | None = None) -> "DataFrame":
+    """What could not be decoded, and why."""
+    return _everything(spark, path, version).where("error is not null")
+
+
+def compact(
+    path: str,
+    *,
+    target_mb: int = 128,
+    min_age: timedelta = timedelta(hours=1),
+    vacuum_after: timedelta = timedelta(days=7),
+) -> Compacted:
+    """Make few large files of the many small ones of hours that are over, and remove files that no version of that age uses.
+
+    Readers are not disturbed, and neither is a load.
+    """
+    if vacuum_after < _SAFE:
+        raise SettingsError(
+            f"vacuum_after={vacuum_after} must be an hour or more: a load may be writing files"
+        )
+    found = Lake(path).table
+    before = len(found.file_uris())
+    latest = datetime.now(UTC) - min_age
+    for each in found.partitions():
+        values = dict(each)
+        hour = datetime.fromisoformat(str(values["date"])).replace(tzinfo=UTC) + timedelta(
+            hours=int(values["hour"]) + 1
+        )
+        if hour <= latest:
+            found.optimize.compact(
+                [(name, "=", str(value)) for name, value in values.items()],
+                target_size=target_mb * 1024 * 1024,
+            )
+            found.update_incremental()
+    hours = int(vacuum_after.total_seconds() // 3600)
+    removed = found.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+    return Compacted(before, len(found.file_uris()), len(removed))
+
+
+def replay(
+    spark: "SparkSession",
+    path: str,
+    topic: str,
+    kafka: Mapping[str, str],
+    *,
+    version: int | None = None,
+    where: str | None = None,
+) -> int:
+    """Write a table's messages into a topic, in order within each partition; returns how many.
+
+    The topic must have as many partitions as the one that was loaded.
+    """
+    frame = table(spark, path, version)
+    if where:
+        frame = frame.where(where)
+    count = frame.count()
+    ordered = frame.repartition("topic", "partition").sortWithinPartitions("partition", "offset")
+    options = {f"kafka.{name}": value for name, value in kafka.items()}
+    chosen = ordered.select("key", "value", "headers", "partition")
+    chosen.write.format("tidelog").mode("append").options(**options, topic=topic).save()
+    return count
+
+
+def _everything(spark: "SparkSession", path: str, version: int | None) -> "DataFrame":
+    from pyspark.sql.types import StructType
+
+    found = Lake(path).table
+    if version is not None:
+        found.load_as_version(version)
+    schema: Any = StructType.fromJson(_json(found.schema().to_json()))
+    files = found.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    # The schema is given, or Spark would guess the types of the directories' names.
+    return spark.read.schema(schema).option("basePath", path).parquet(*files)
+
+
+def _json(text: str) -> Any:
+    import json
+
+    return json.loads(text)

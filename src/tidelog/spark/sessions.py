@@ -1,0 +1,76 @@
+"""A Spark session that is set up for tidelog, and what a stream needs beside its source.
+
+spark = session("clicks", master="local[2]")
+stream = spark.readStream.format("tidelog").options(**stream_options(checkpoint, group="clicks-to-lake")) …
+query = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+query.awaitTermination()
+publish(query, "clicks-to-lake", {"bootstrap.servers": "h:9092"})
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from tidelog.spark.planning import from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    # Without it Spark fails a query whose source wants to see its filters.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # The only value with which the way from Spark to Python does not measure each row, ten times the cost of the rest.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+
+
+def session(name: str, master: str | None = None, **conf: str) -> SparkSession:
+    """The session of this process; `conf` has Spark's names: `session("x", **{"spark.executor.cores": "4"})`."""
+    # Spark's workers would run the python3 that is first in the PATH, which need not have our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master:
+        builder = builder.master(master)
+    for key, value in {**_CONF, **conf}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("tidelog")` known to a session that does not find `pyspark_tidelog` by itself, which is installed with tidelog."""
+    from tidelog.spark.source import TidelogDataSource
+
+    spark.dataSource.register(TidelogDataSource)
+
+
+def stream_options(checkpoint: str, group: str | None = None) -> dict[str, str]:
+    """The options that make a stream safe to kill in its first batch, and its progress visible to a group."""
+    options = {"initialOffsetsLocation": f"{checkpoint.rstrip('/')}/tidelog-initial-offsets.json"}
+    return options | ({"groupId": group} if group else {})
+
+
+def publish(query: "StreamingQuery", group: str, kafka: Mapping[str, str]) -> None:
+    """Commit to a group how far a query has come; for the end of a query, whose last batch its source does not hear of."""
+    from tidelog.spark.cluster import admin_for
+
+    progress = query.lastProgress
+    for source in _of(progress, "sources") or ():
+        end = _of(source, "endOffset")
+        offsets = from_json(json.loads(end) if isinstance(end, str) else end or {})
+        if offsets:
+            admin_for(kafka).alter_group_offsets(group, offsets)
+
+
+def _of(thing: Any, name: str) -> Any:
+    """A field of a progress, which is a dict or an object, by the way one is connected."""
+    if thing is None:
+        return None
+    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)

@@ -1,0 +1,177 @@
+"""`spark.read.format("tidelog")` and `spark.readStream.format("tidelog")`: the way in for Spark.
+
+    spark.read.format("tidelog").option("kafka.bootstrap.servers", "h:9092").option("subscribe", "clicks").load()
+
+Schema and options are those of Spark's own Kafka connector (see `tidelog.spark.options`).  A task reads one range of one
+partition from its leader, and hands Arrow batches to Spark.
+
+Spark does not tell a Python source which columns a query uses.  Whoever needs few says so with a schema, in any order, and
+only these are decoded: `.schema("value binary, offset bigint")`.  Filters come only to a source with `pushdown=true`, in
+sessions with spark.sql.python.filterPushdown.enabled, because Spark fails a source that wants them where they are off;
+`tidelog.spark.session` switches them on.
+
+Absent: pushing filters down in streams, where Spark does not ask.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tidelog.errors import SettingsError
+from tidelog.spark.cluster import Brokers
+from tidelog.spark.filters import Pushed, understand
+from tidelog.spark.options import SourceOptions, sink_options, source_options, wants_headers
+from tidelog.spark.planning import Range, lost_data, ranges, split, without_lost
+from tidelog.spark.task import ReadRange, warn
+
+_HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+COLUMNS: Mapping[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+
+
+class TidelogDataSource(DataSource):
+    """What Spark finds under the name "tidelog"."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        names = [name for name in COLUMNS if name != "headers" or wants_headers(self.options)]
+        return StructType([StructField(name, COLUMNS[name]) for name in names])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = source_options(self.options, streaming=False)
+        made = PushingReader if options.pushdown else TidelogReader
+        return made(options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tidelog.spark.stream import TidelogStreamReader
+
+        return TidelogStreamReader(source_options(self.options, streaming=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from tidelog.spark.sink import TidelogWriter, check_schema
+
+        if overwrite:
+            raise SettingsError("a topic cannot be overwritten: use mode append")
+        options = sink_options(self.options)
+        check_schema(schema, options)
+        return TidelogWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from tidelog.spark.sink import TidelogStreamWriter, check_schema
+
+        options = sink_options(self.options)
+        check_schema(schema, options)
+        return TidelogStreamWriter(options)
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, value: Range) -> None:
+        super().__init__(value)
+
+
+class TidelogReader(DataSourceReader):
+    """A batch query: planned on the driver, read by tasks."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._read = ReadRange(options, tuple(columns))
+        self._pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, pushed = self._options, self._pushed
+        brokers = Brokers(options)
+        partitions = [tp for tp in brokers.partitions() if pushed.allows(tp)]
+        start = brokers.resolve(_only(options.starting, pushed), partitions, "starting")
+        end = brokers.resolve(_only(options.ending, pushed), partitions, "ending")
+        for tp in partitions:
+            if start[tp] > end[tp]:
+                raise SettingsError(f"{tp}: the start {start[tp]} is after the end {end[tp]}")
+        begin, lost = without_lost(
+            start, end, brokers.earliest(partitions), brokers.latest(partitions)
+        )
+        if lost:
+            if options.fail_on_data_loss:
+                raise lost_data(lost)
+            warn(f"data was lost: {'; '.join(lost)}")
+        if pushed.oldest_ms is not None:
+            for tp, offset in brokers.at(pushed.oldest_ms, partitions).items():
+                begin[tp] = max(begin[tp], offset) if offset >= 0 else end[tp]
+        whole = [pushed.narrow(each) for each in ranges(begin, end)]
+        cut = split(
+            [each for each in whole if len(each)],
+            options.min_partitions,
+            options.max_records_per_partition,
+        )
+        return [RangePartition(each) for each in cut]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._read(partition.value)
+
+
+class PushingReader(TidelogReader):
+    """The same where filters may be pushed down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._pushed, left = understand(filters)
+        return left
+
+
+def columns_of(schema: StructType) -> list[str]:
+    """The columns that were asked for, which must be ours."""
+    for each in schema.fields:
+        expected = COLUMNS.get(each.name)
+        if expected is None:
+            raise SettingsError(f"there is no column {each.name!r}; there are {', '.join(COLUMNS)}")
+        if each.dataType.simpleString() != expected.simpleString():
+            raise SettingsError(
+                f"{each.name} is {expected.simpleString()}, not {each.dataType.simpleString()}"
+            )
+    return [each.name for each in schema.fields]
+
+
+def _only(position: Any, pushed: Pushed) -> Any:
+    """The position for the partitions that are left; what was given for others is of no interest."""
+    from dataclasses import replace
+
+    if not pushed.narrows_partitions():
+        return position
+    return replace(
+        position,
+        offsets={tp: each for tp, each in position.offsets.items() if pushed.allows(tp)},
+        times_ms={tp: each for tp, each in position.times_ms.items() if pushed.allows(tp)},
+    )

@@ -1,0 +1,179 @@
+"""The stream: which offsets make the next micro-batch, and what is remembered of them.
+
+Spark keeps `{topic: {partition: offset}}` of each batch in the query's checkpoint; a query that starts again goes on from there.
+
+Two traps of Spark's Python sources are dealt with here:
+
+- Where a stream began is not kept before its first batch is done, and "latest" is another place after a crash.  With
+  `initialOffsetsLocation`, a file that is written once (`tidelog.spark.stream_options` puts it into the checkpoint), it is.
+- `commit` comes for a batch when the next one is planned, so the last batch of an `availableNow` query is never committed.
+  The group of `groupId` is then one batch behind, unless `tidelog.spark.publish(query, …)` is called at the end.
+
+Absent: an `initialOffsetsLocation` in an object store.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.errors import SettingsError
+from tidelog.spark.cluster import Brokers
+from tidelog.spark.options import LATEST, SourceOptions
+from tidelog.spark.planning import (
+    Offsets,
+    from_json,
+    limited,
+    lost_data,
+    ranges,
+    split,
+    to_json,
+    without_lost,
+)
+from tidelog.spark.source import RangePartition
+from tidelog.spark.task import ReadRange, warn
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader; it lives on the driver as long as the query, and travels to the tasks to read."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._read = ReadRange(options, tuple(columns))
+        self._until: Offsets | None = None
+        """Where an `availableNow` query ends."""
+        self._last_batch_at = time.monotonic()
+
+    def initialOffset(self) -> dict[str, Any]:
+        brokers = Brokers(self._options)
+        location = self._options.initial_location
+        if location and (known := _remembered(location)):
+            return known
+        partitions = brokers.partitions()
+        found = to_json(brokers.resolve(self._options.starting, partitions, "starting"))
+        if location:
+            return _remember(location, found)
+        if self._options.starting.everywhere == LATEST:
+            warn(
+                "startingOffsets=latest without initialOffsetsLocation: if the query dies in its first batch, "
+                "it will begin at a later place"
+            )
+        return found
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        brokers = Brokers(self._options)
+        self._until = brokers.latest(brokers.partitions())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        brokers = Brokers(self._options)
+        begin = from_json(start)
+        if self._until is not None:
+            end = dict(self._until)
+        else:
+            end = brokers.latest(brokers.partitions())
+        self._check_deleted(begin, end)
+        # A partition that has come since begins at its beginning; were records lost there, `partitions` tells.
+        for tp in end:
+            begin.setdefault(tp, 0)
+        # A log that is shorter than it was is a loss, and not a step back.
+        end = {tp: max(each, begin[tp]) for tp, each in end.items()}
+        if not self._enough(begin, end):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        self._last_batch_at = time.monotonic()
+        return to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        brokers = Brokers(self._options)
+        return to_json(brokers.latest(brokers.partitions()))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        options = self._options
+        brokers = Brokers(options)
+        begin, stop = from_json(start), from_json(end)
+        there = brokers.existing(sorted(stop))
+        begin, lost = without_lost(begin, stop, brokers.earliest(there), brokers.latest(there))
+        self._tell(lost)
+        cut = split(ranges(begin, stop), options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(each) for each in cut]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return self._read(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._options.group_id:
+            Brokers(self._options).publish(self._options.group_id, from_json(end))
+
+    def stop(self) -> None:
+        """Nothing: connections end with the process."""
+
+    def _enough(self, begin: Offsets, end: Offsets) -> bool:
+        """Whether there is enough for a batch, or it has been waited for long enough."""
+        fewest = self._options.min_offsets
+        if not fewest or self._until is not None:
+            return True
+        there = sum(end[tp] - begin[tp] for tp in end)
+        waited_ms = (time.monotonic() - self._last_batch_at) * 1000
+        return there >= fewest or waited_ms >= self._options.max_delay_ms
+
+    def _check_deleted(self, begin: Offsets, end: Offsets) -> None:
+        self._tell([f"{tp} was deleted" for tp in begin if tp not in end])
+
+    def _tell(self, lost: list[str]) -> None:
+        if not lost:
+            return
+        if self._options.fail_on_data_loss:
+            raise lost_data(lost)
+        warn(f"data was lost: {'; '.join(lost)}")
+
+
+def _remembered(location: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(_path(location).read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise SettingsError(f"initialOffsetsLocation {location} holds no offsets") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _remember(location: str, offsets: dict[str, Any]) -> dict[str, Any]:
+    """Write the file whole and only once; whoever comes second takes what is there."""
+    path = _path(location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mine = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(mine, "w") as file:
+        file.write(json.dumps(offsets))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(mine, path)
+    except FileExistsError:
+        return _remembered(location) or offsets
+    finally:
+        mine.unlink()
+    return offsets
+
+
+def _path(location: str) -> Path:
+    parsed = urlparse(location)
+    if parsed.scheme not in ("", "file"):
+        raise SettingsError(f"initialOffsetsLocation {location} must be a path on this machine")
+    return Path(parsed.path)

@@ -1,0 +1,248 @@
+"""Chooses what goes wrong, by the seed: what, whom, when and for how long.
+
+It is honest: it does nothing after which Kafka's own rules allow a loss.  While not every write is synced, power is cut
+from one broker at a time, and from the next only when every partition has all its replicas in sync again.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from .administrator import Administrator
+from .cluster import Node, SimCluster
+from .observer import Observer
+from .store import STORE
+from .workload import Workload
+
+_MOST_BROKERS = 5
+
+
+class Nemesis:
+    """Hurts a cluster and its clients until it is told to stop."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        workload: Workload,
+        observer: Observer,
+        administrator: Administrator,
+        *,
+        power_cuts: str,
+        calm_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._workload = workload
+        self._observer = observer
+        self._administrator = administrator
+        self._chance = cluster.loop.chance_for("nemesis")
+        self._power_cuts = power_cuts
+        """never, one (at a time) or any"""
+        self._calm_s = calm_s
+        """How long it rests between two deeds, on average."""
+        self._without_power: Node | None = None
+        """The last that lost what was not synced, until it has everything again."""
+        self._healing: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self.deeds = 0
+
+    async def rage(self, seconds: float) -> None:
+        """Do harm for this long; what is broken is mended after a while, the rest by `make_good`."""
+        deadline = self._cluster.loop.time() + seconds
+        deeds = self._deeds()
+        while (left := deadline - self._cluster.loop.time()) > 0:
+            await asyncio.sleep(min(left, self._chance.expovariate(1 / self._calm_s)))
+            deed = self._chance.choices([each for each, _ in deeds], [w for _, w in deeds])[0]
+            self.deeds += 1
+            deed()
+
+    def make_good(self) -> None:
+        """Mend everything at once."""
+        for timer, mend in list(self._healing.items()):
+            timer.cancel()
+            mend()
+        self._healing.clear()
+        self._cluster.network.heal_all()
+        for node in self._cluster.nodes.values():
+            node.resume()
+            # Else a broker whose clock is behind by an hour refuses records for being of the future, as it should.
+            node.clock.off_ms = node.clock.drift = 0.0
+            if not node.running:
+                node.start()
+            node.wanted = True
+        self._cluster.story.tell("nemesis", "rests, and everything is mended")
+
+    def _deeds(self) -> list[tuple[Callable[[], None], float]]:
+        """What this seed does, and how gladly."""
+        all_deeds: list[tuple[Callable[[], None], float]] = [
+            (self._kill, 3),
+            (self._kill_the_controller, 1),
+            (self._stop, 2),
+            (self._pause, 2),
+            (self._cut_link, 3),
+            (self._isolate, 2),
+            (self._slow_link, 2),
+            (self._break_connection, 3),
+            (self._step_clock, 1),
+            (self._fill_disk, 1),
+            (self._replace_client, 2),
+            (self._administrator.act, 2),
+        ]
+        if len(self._cluster.nodes) > 1:
+            all_deeds.append((self._add_broker, 1))
+        if self._power_cuts != "never":
+            all_deeds.append((self._cut_power, 2))
+        # A seed that does a few things often finds other bugs than one that does everything.
+        chosen = [each for each in all_deeds if self._chance.random() < 0.6]
+        return chosen or all_deeds
+
+    # ------------------------------------------------------------------ brokers
+
+    def _kill(self) -> None:
+        self._kill_node(self._some_node())
+
+    def _kill_the_controller(self) -> None:
+        self._kill_node(self._cluster.nodes.get(self._observer.controller()))
+
+    def _kill_node(self, node: Node | None) -> None:
+        if node is not None and node.running:
+            node.kill()
+            self._later(lambda: self._start(node), self._for_a_while())
+
+    def _cut_power(self) -> None:
+        if self._power_cuts == "one":
+            previous = self._without_power
+            if (previous is not None and previous.broker is None) or self._observer.behind():
+                return
+        node = self._some_node()
+        if node is not None:
+            self._without_power = node
+            node.cut_power()
+            self._later(lambda: self._start(node), self._for_a_while())
+
+    def _stop(self) -> None:
+        node = self._some_node()
+        if node is not None and node.broker is not None and not node.paused:
+            node.stop()
+            self._later(lambda: self._start(node), self._for_a_while())
+
+    def _start(self, node: Node) -> None:
+        if node.running:  # still stopping: whoever waits no longer kills
+            if node.wanted:
+                return
+            node.resume()
+            node.kill()
+        node.start()
+
+    def _pause(self) -> None:
+        node = self._some_node()
+        if node is not None and node.running and not node.paused:
+            node.pause()
+            self._later(node.resume, self._for_a_while())
+
+    def _add_broker(self) -> None:
+        """A broker that nobody knew joins; the administrator may move replicas to it."""
+        if len(self._cluster.nodes) < _MOST_BROKERS:
+            node = self._cluster.add(max(self._cluster.nodes) + 1)
+            self._tell(f"adds {node.host}")
+            node.start()
+
+    def _fill_disk(self) -> None:
+        node = self._chance.choice(list(self._cluster.nodes.values()))
+        self._tell(f"fills the disk of {node.host}")
+        node.disk.fill()
+        self._later(node.disk.free, self._for_a_while())
+
+    def _step_clock(self) -> None:
+        node = self._chance.choice(list(self._cluster.nodes.values()))
+        step = self._chance.choice((-3_000_000, -60_000, -500, 500, 60_000, 3_000_000))
+        node.clock.off_ms += step
+        node.clock.drift = self._chance.uniform(-0.01, 0.01)
+        self._tell(f"steps the clock of {node.host} by {step} ms")
+
+    # ------------------------------------------------------------------ the network
+
+    def _cut_link(self) -> None:
+        source, target = self._chance.sample(self._all_hosts(), 2)
+        both = self._chance.random() < 0.5
+        self._cut([(source, target)] + ([(target, source)] if both else []))
+
+    def _isolate(self) -> None:
+        host = self._chance.choice([each.host for each in self._cluster.nodes.values()])
+        others = [each for each in self._all_hosts() if each != host]
+        spared = self._chance.choice(("nobody", "store", "clients"))
+        if spared == "store":
+            others = [each for each in others if each != STORE]
+        elif spared == "clients":  # who then reach both sides
+            others = [each for each in self._cluster.hosts if each != host]
+        ways = self._chance.choice(("in", "out", "both", "both"))
+        links = [(each, host) for each in others if ways != "out"]
+        links += [(host, each) for each in others if ways != "in"]
+        self._cut(links)
+
+    def _cut(self, links: list[tuple[str, str]]) -> None:
+        seconds = self._for_a_while()
+        told = ", ".join(f"{source}>{target}" for source, target in links)
+        self._tell(f"cuts {told} for {seconds:.2f} s")
+        for source, target in links:
+            self._cluster.network.cut(source, target)
+
+        def heal() -> None:
+            self._tell(f"heals {told}")
+            for source, target in links:
+                self._cluster.network.heal(source, target)
+
+        self._later(heal, seconds)
+
+    def _slow_link(self) -> None:
+        source, target = self._chance.sample(self._all_hosts(), 2)
+        link = self._cluster.network.link(source, target)
+        before = link.latency_s, link.jitter_s
+        link.latency_s = self._chance.choice((0.02, 0.1, 0.5))
+        link.jitter_s = self._chance.choice((0.0, 0.1, 1.0)) * link.latency_s
+        self._tell(f"slows {source}>{target} to {link.latency_s * 1000:.0f} ms")
+
+        def quicken() -> None:
+            link.latency_s, link.jitter_s = before
+
+        self._later(quicken, self._for_a_while())
+
+    def _break_connection(self) -> None:
+        pipes = [
+            pipe
+            for source in self._all_hosts()
+            for node in self._cluster.nodes.values()
+            for pipe in self._cluster.network.connections(source, node.host)
+        ]
+        if pipes:
+            pipe = self._chance.choice(pipes)
+            self._tell(f"breaks a connection {pipe.source.host}>{pipe.target.host}")
+            self._cluster.network.break_connection(pipe)
+
+    # ------------------------------------------------------------------ clients
+
+    def _replace_client(self) -> None:
+        roles = sorted(self._workload.processes)
+        if roles:
+            self._workload.replace(self._chance.choice(roles))
+
+    # ------------------------------------------------------------------
+
+    def _some_node(self) -> Node | None:
+        running = [node for node in self._cluster.nodes.values() if node.running]
+        return self._chance.choice(running) if running else None
+
+    def _all_hosts(self) -> list[str]:
+        clients = [process.host for _, process in sorted(self._workload.processes.items())]
+        return self._cluster.hosts + clients
+
+    def _for_a_while(self) -> float:
+        return self._chance.choice((0.1, 0.5, 1.0, 2.5, 5.0)) * (0.5 + self._chance.random())
+
+    def _later(self, mend: Callable[[], None], seconds: float) -> None:
+        def do() -> None:
+            self._healing.pop(timer, None)
+            mend()
+
+        timer = self._cluster.loop.call_later(seconds, do)
+        self._healing[timer] = mend
+
+    def _tell(self, what: str) -> None:
+        self._cluster.story.tell("nemesis", what)

@@ -1,0 +1,238 @@
+"""The clients of a run: tidelog's own, unmodified, that note in the history what they did and saw."""
+
+import asyncio
+from typing import Any
+
+from tidelog import aio
+from tidelog.client.decoding import decode_chunk
+from tidelog.client.message import Message
+from tidelog.errors import KafkaError, OffsetOutOfRange
+from tidelog.kernel import scan_batches
+from tidelog.names import TopicPartition
+
+from .cluster import SimClock, SimCluster
+from .history import History, Place, Polled, Told
+from .loop import Process
+
+CLIENT = {
+    "request.timeout.ms": 1_500,
+    "default.api.timeout.ms": 10_000,
+    "socket.connection.setup.timeout.ms": 1_000,
+    "metadata.max.age.ms": 3_000,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 400,
+}
+_GROUP = "g"
+
+
+class Workload:
+    """Starts clients, and starts another where one was killed."""
+
+    def __init__(self, cluster: SimCluster, history: History) -> None:
+        self.cluster = cluster
+        self.history = history
+        self.producing = True
+        self.consuming = True
+        self.processes: dict[str, Process] = {}
+        """By role: the client that has it at present."""
+        self._lives: dict[str, int] = {}
+        self._work: dict[str, Any] = {}
+        self._chance = cluster.loop.chance_for("workload")
+        self.clock = SimClock(cluster.loop)
+
+    def start(self, role: str, work: Any) -> None:
+        """Run `work(name)` as the client of this role; its name says which life it is."""
+        self._work[role] = work
+        self._lives[role] = self._lives.get(role, 0) + 1
+        name = f"{role}.{self._lives[role]}"
+        self.processes[role] = self.cluster.client(name, work(name))
+
+    def replace(self, role: str) -> None:
+        """Kill the client of this role, and start another."""
+        self.kill(role)
+        self.start(role, self._work[role])
+
+    def ended(self, name: str) -> None:
+        """The client of this name has done its work."""
+        self.processes.pop(name.split(".")[0], None)
+
+    def start_again_later(self, name: str) -> None:
+        """The client of this name ends; its supervisor starts another."""
+        context = self.cluster.network.context
+        self.cluster.loop.call_later(0.2, self._start_again, name, context=context)
+
+    def _start_again(self, name: str) -> None:
+        role = name.split(".")[0]
+        process = self.processes.get(role)
+        if process is not None and process.name == name:
+            self.replace(role)
+
+    def kill(self, role: str) -> None:
+        process = self.processes.pop(role)
+        self.cluster.story.tell(process.name, "is killed")
+        self.cluster.loop.kill(process)
+        self.cluster.network.process_died(process)
+
+    def config(self, name: str, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.cluster.bootstrap,
+            "client.id": name,
+            **CLIENT,
+            **more,
+        }
+
+    def _tell(self, who: str, what: str) -> None:
+        self.cluster.story.tell(who, what, detail=True)
+
+    # ------------------------------------------------------------------ roles
+
+    async def create_topics(
+        self, topics: dict[str, int], factor: int, configs: dict[str, str]
+    ) -> None:
+        async with aio.Admin(self.config("creator")) as admin:
+            await admin.create_topics(topics, replication_factor=factor, configs=configs)
+
+    async def produce(self, name: str, topic: str) -> None:
+        """Send bursts until told to stop, and note what is acknowledged."""
+        config = self.config(name, **{"delivery.timeout.ms": 15_000, "linger.ms": 3})
+        producer = aio.Producer(config, clock=self.clock)
+        waiting: set[asyncio.Task[None]] = set()
+        number = 0
+        while self.producing:
+            for _ in range(self._chance.choice((1, 1, 2, 5))):
+                value = f"{name}-{number}"
+                number += 1
+                self.history.sent[value] = None
+                try:
+                    delivery = await producer.send(topic, value.encode(), key=str(number).encode())
+                except KafkaError as error:
+                    self.history.failed[value] = str(error)
+                    self._tell(name, f"cannot send {value}: {error}")
+                    continue
+                task = asyncio.ensure_future(self._note(name, value, delivery))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+            await asyncio.sleep(self._chance.choice((0.01, 0.05, 0.1, 0.3)))
+        await asyncio.gather(*waiting)
+        await producer.close()
+        self.ended(name)
+
+    async def _note(self, name: str, value: str, delivery: Any) -> None:
+        try:
+            where = await delivery
+        except KafkaError as error:
+            self.history.failed[value] = f"{type(error).__name__}: {error}"
+            self._tell(name, f"{value} failed: {error}")
+        else:
+            tp = TopicPartition(where.topic, where.partition)
+            self.history.acknowledged[value] = Place(tp, where.offset)
+            self._tell(name, f"{value} is at {tp.topic}-{tp.partition}@{where.offset}")
+
+    async def consume(self, name: str, topic: str) -> None:
+        """Read as a member of the group."""
+        polls = self.history.polls.setdefault(name, [])
+        config = self.config(
+            name,
+            **{
+                "group.id": _GROUP,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "auto.commit.interval.ms": 700,
+                "max.poll.interval.ms": 20_000,
+            },
+        )
+        consumer = aio.Consumer(config)
+
+        def assigned(partitions: Any) -> None:
+            self._tell(name, f"is assigned {sorted(each.partition for each in partitions)}")
+            polls.extend(Polled(self._now(), tp, -1, None) for tp in sorted(partitions))
+
+        await consumer.subscribe(topic, on_assigned=assigned)
+        while self.consuming:
+            try:
+                messages = await consumer.poll(timeout=0.5)
+            except KafkaError as error:
+                self._tell(name, f"poll failed: {error}")
+                if not error.retriable:  # a program ends here, and its supervisor starts another
+                    self.start_again_later(name)
+                    return
+                continue
+            self.note_polled(name, polls, messages)
+            await asyncio.sleep(self._chance.choice((0, 0, 0.02, 0.2)))
+        await consumer.close()
+        self.ended(name)
+
+    def note_polled(self, name: str, polls: list[Polled], messages: list[Message]) -> None:
+        for each in messages:
+            polls.append(
+                Polled(self._now(), each.topic_partition, each.offset, each.value.decode())
+            )
+        if messages:
+            first, last = messages[0], messages[-1]
+            self._tell(
+                name,
+                f"polls {len(messages)}: {first.topic}-{first.partition}@{first.offset}"
+                f" … {last.topic}-{last.partition}@{last.offset}",
+            )
+
+    async def watch_ends(self, name: str, topic: str) -> None:
+        """Ask again and again where the partitions end, and read each from the start as far as it goes."""
+        ends = self.history.ends.setdefault(name, [])
+        polls = self.history.polls.setdefault(f"{name} (reader)", [])
+        reader = aio.SimpleConsumer(self.config(name, **{"fetch.max.wait.ms": 100}))
+        positions: dict[TopicPartition, int] = {}
+        while self.consuming:
+            for partition in await self._partitions(reader, topic):
+                tp = TopicPartition(topic, partition)
+                try:
+                    end = (await reader.offsets_before(topic, partition, -1))[0]
+                    ends.append(Told(self._now(), tp, end))
+                    at = positions.get(tp, 0)
+                    messages = await reader.fetch(topic, partition, at, 4_096)
+                except OffsetOutOfRange as error:
+                    self.cluster.story.violation(f"end went back: {name} at {tp}: {error}")
+                    positions.pop(tp, None)
+                    continue
+                except KafkaError as error:
+                    self._tell(name, f"cannot read {tp}: {error}")
+                    continue
+                self.note_polled(f"{name}", polls, messages)
+                if messages:
+                    positions[tp] = messages[-1].offset + 1
+            await asyncio.sleep(0.1 + 0.2 * self._chance.random())
+        await reader.close()
+        self.ended(name)
+
+    async def _partitions(self, reader: aio.SimpleConsumer, topic: str) -> list[int]:
+        try:
+            info = await reader._cluster.topic(topic)
+        except KafkaError:
+            return []
+        return sorted(info.partitions)
+
+    async def read_all(self, name: str, topic: str) -> None:
+        """Read every partition from its first offset to its end; the last word on what was written."""
+        final: dict[TopicPartition, list[tuple[int, str]]] = {}
+        async with aio.Admin(self.config(name)) as admin:
+            marks = await admin.watermarks(topic)
+        async with aio.SimpleConsumer(self.config(name, **{"fetch.max.wait.ms": 50})) as reader:
+            for tp, (first, end) in sorted(marks.items()):
+                rows = final.setdefault(tp, [])
+                at = first
+                while at < end:
+                    messages, at = await read_on(reader, tp, at)
+                    rows += [(each.offset, each.value.decode()) for each in messages]
+        self.history.final.update(final)
+
+    def _now(self) -> float:
+        return self.cluster.loop.time()
+
+
+async def read_on(
+    reader: aio.SimpleConsumer, tp: TopicPartition, at: int
+) -> tuple[list[Message], int]:
+    """The next messages, and the offset after what was read: there may be only aborted records and markers."""
+    chunk = await reader.fetch_chunk(tp.topic, tp.partition, at, 65_536)
+    batches, _, _ = scan_batches(chunk.records, 0, len(chunk.records))
+    return decode_chunk(chunk), max(at, batches[-1][3] + 1) if batches else at

@@ -1,0 +1,71 @@
+"""Writes docs/reliability.md from the results of chaos runs."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_HEAD = """# Reliability
+
+Three brokers in processes of their own, topics with three replicas and `min.insync.replicas=2`, and four kinds of clients that
+write with `acks=all` and idempotence and read with groups, while faults strike in random order. At the end every topic is read
+from its beginning and held against what its producer was acknowledged.
+
+This page is written by the run: `make chaos` (ten minutes for each metastore; `CHAOS_SECONDS` for more). A shorter one is
+part of the tests (`tests/faults/test_chaos.py`).
+"""
+
+
+def write_report(results: Path, page: Path) -> None:
+    """The page, with a part for each result."""
+    parts = [_HEAD]
+    for path in sorted(results.glob("chaos-*.json")):
+        parts.append(_part(json.loads(path.read_text())))
+    page.write_text("\n".join(parts))
+
+
+def _part(result: dict[str, Any]) -> str:
+    names = ["acknowledged", "not acknowledged", "lost", "duplicated", "reordered"]
+    names.append("unseen by its group")
+    lines = [
+        f"## Metadata in {'ZooKeeper (three servers)' if result['metastore'] == 'zookeeper' else 'SQLite'}",
+        "",
+        f"Seed {result['seed']}, {result['seconds']} s, {len(result['faults'])} faults, "
+        f"broker session timeout {result['session timeout ms'] / 1000:g} s.",
+        "",
+        "| client | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for client, book in result["clients"].items():
+        lines.append(f"| {client} | " + " | ".join(f"{book[name]:,}" for name in names) + " |")
+    lines += [
+        "",
+        "A message that was not acknowledged was given up by its client after its own time-out; it may have been written.",
+        "",
+        "| fault | times | acknowledged during it | lost | duplicated | reordered | served again: median | longest | all in sync: median |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for fault in result["faults"]:
+        kinds.setdefault(fault["kind"], []).append(fault)
+    for kind, faults in sorted(kinds.items()):
+        counts = [
+            f"{sum(each['books'].get(name, 0) for each in faults):,}"
+            for name in ("acknowledged", "lost", "duplicated", "reordered")
+        ]
+        served = [each["recovered_s"] for each in faults]
+        whole = [each["whole_s"] for each in faults]
+        lines.append(
+            f"| {kind} | {len(faults)} | {' | '.join(counts)} | {median(served):.1f} s "
+            f"| {max(served):.1f} s | {median(whole):.1f} s |"
+        )
+    lines += [
+        "",
+        "*Served again* is the time from the beginning of a fault until every partition has acknowledged something sent since; "
+        "for a fault that stops no partition (a follower, a metastore) that is the time of one write. A broker that stands still "
+        "(SIGSTOP) costs its clients up to their request time-out, 30 s by default, before they ask another. A leader whom the "
+        "others cannot reach, but who reaches the metastore, keeps leading, and `acks=all` waits until the network is mended, "
+        "as in Kafka.",
+        "",
+    ]
+    return "\n".join(lines)

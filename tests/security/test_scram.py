@@ -1,0 +1,123 @@
+"""SCRAM: the vectors of the RFCs, both sides against each other, and what must be refused."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.errors import SaslAuthenticationFailed
+from tidelog.security.scram import Credential, Mechanism, ScramClient, ScramExchange
+
+SECRET = b"of this server"
+
+
+def test_the_exchange_of_rfc_7677():
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    credential = Credential.of(Mechanism.SHA_256, "pencil", salt=salt, iterations=4096)
+    exchange = ScramExchange(
+        Mechanism.SHA_256, {"user": credential}.get, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", SECRET
+    )
+    challenge, user = exchange.respond(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert user is None
+    assert challenge == (
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
+    answer, user = exchange.respond(
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert user == "user"
+    assert answer == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+@given(
+    mechanism=st.sampled_from(Mechanism),
+    user=st.text(min_size=1).filter(lambda text: text.isprintable() and text.strip()),
+    password=st.text(min_size=1).filter(str.isprintable),
+)
+def test_both_sides_agree(mechanism, user, password):
+    credential = Credential.of(mechanism, password, salt=b"salt")
+    server = ScramExchange(mechanism, {user: credential}.get, "server", SECRET)
+    client = ScramClient(mechanism, user, password, "client")
+    challenge, _ = server.respond(client.first())
+    answer, logged_in = server.respond(client.final(challenge))
+    client.check(answer)
+    assert logged_in == user
+
+
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_a_wrong_password_and_an_unknown_user_look_alike(user):
+    credential = Credential.of(Mechanism.SHA_256, "right", salt=b"0123456789abcdef")
+    server = ScramExchange(Mechanism.SHA_256, {"alice": credential}.get, "server", SECRET)
+    client = ScramClient(Mechanism.SHA_256, user, "wrong", "client")
+    challenge, _ = server.respond(client.first())
+    assert b",i=4096" in challenge
+    with pytest.raises(SaslAuthenticationFailed, match="the user or the password is wrong"):
+        server.respond(client.final(challenge))
+
+
+def test_the_made_up_salt_of_an_unknown_user_stays_the_same():
+    def challenge(user: str) -> bytes:
+        server = ScramExchange(Mechanism.SHA_256, lambda _: None, "s", SECRET)
+        return server.respond(b"n,,n=%s,r=c" % user.encode())[0]
+
+    assert challenge("nobody") == challenge("nobody") != challenge("noone")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"\xff",
+        b"p=tls,,n=a,r=b",
+        b"n,,n=,r=b",
+        b"n,,n=a,r=",
+        b"n,a=b,n=a,r=b",
+        b"n,,n=\xff,r=b",
+    ],
+)
+def test_a_bad_first_message(token):
+    server = ScramExchange(Mechanism.SHA_256, lambda _: None, "s", SECRET)
+    with pytest.raises(SaslAuthenticationFailed):
+        server.respond(token)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"c=biws,r=cs,p=", b"c=biws,r=cs,p=!", b"c=x,r=cs,p=aaaa", b"c=biws,r=other,p=aaaa"],
+)
+def test_a_bad_second_message(token):
+    credential = Credential.of(Mechanism.SHA_256, "x", salt=b"salt")
+    server = ScramExchange(Mechanism.SHA_256, {"a": credential}.get, "s", SECRET)
+    server.respond(b"n,,n=a,r=c")
+    with pytest.raises(SaslAuthenticationFailed):
+        server.respond(token)
+
+
+@given(tokens=st.lists(st.binary(max_size=100), max_size=3))
+def test_garbage_is_refused_and_nothing_else_happens(tokens):
+    credential = Credential.of(Mechanism.SHA_512, "x", salt=b"salt")
+    server = ScramExchange(Mechanism.SHA_512, {"a": credential}.get, "s", SECRET)
+    for token in tokens:
+        try:
+            _, user = server.respond(token)
+        except SaslAuthenticationFailed:
+            continue
+        assert user is None
+
+
+def test_a_server_without_the_password_is_found_out():
+    client = ScramClient(Mechanism.SHA_256, "alice", "secret", "client")
+    client.final(b"r=clientserver,s=c2FsdA==,i=4096")
+    with pytest.raises(SaslAuthenticationFailed, match="could not prove"):
+        client.check(b"v=AAAA")
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"", b"r=other,s=,i=4096", b"r=client1,s=,i=1", b"r=client1,s=,i=x"]
+)
+def test_a_client_refuses_a_bad_challenge(challenge):
+    client = ScramClient(Mechanism.SHA_256, "alice", "secret", "client")
+    with pytest.raises(SaslAuthenticationFailed):
+        client.final(challenge)

@@ -1,0 +1,145 @@
+"""Every check fires on the history that breaks its promise, and on no other."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.names import TopicPartition
+from tidelog.testing.simulation.checker import violations
+from tidelog.testing.simulation.history import History, Place, Polled, Told, Transaction
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+X0 = TopicPartition("x", 0)
+
+
+def polled(*rows: tuple[int, str | None], tp: TopicPartition = T0) -> list[Polled]:
+    return [Polled(1.0, tp, offset, value) for offset, value in rows]
+
+
+def good() -> History:
+    """Four acknowledged values, seen by a group; a transaction committed and one aborted; all of it copied."""
+    history = History(groups_at_end=True)
+    history.final = {T0: [(0, "p-0"), (1, "p-1"), (3, "p-3")], T1: [(0, "p-2")]}
+    history.acknowledged = {
+        "p-0": Place(T0, 0),
+        "p-1": Place(T0, 1),
+        "p-2": Place(T1, 0),
+        "p-3": Place(T0, 3),
+    }
+    history.polls = {
+        "c0.1": [
+            *polled((-1, None), (0, "p-0"), (1, "p-1")),
+            *polled((-1, None), (0, "p-0"), (1, "p-1"), (3, "p-3")),
+            *polled((0, "p-2"), tp=T1),
+        ]
+    }
+    history.transactions = [
+        Transaction(("x-0", "x-1"), "committed"),
+        Transaction(("x-2",), "aborted"),
+        Transaction(("x-3", "x-4"), "unknown"),
+    ]
+    history.committed_polls = {"the last reader": polled((0, "x-0"), (1, "x-1"), tp=X0)}
+    history.ends = {"w0": [Told(1.0, T0, 2), Told(2.0, T0, 2), Told(3.0, T0, 4)]}
+    history.copied = ["p-0", "p-1", "p-2", "p-3"]
+    values = [value for rows in history.final.values() for _, value in rows]
+    history.sent = dict.fromkeys([*values, "x-0", "x-1", "x-2", "x-3", "x-4"])
+    return history
+
+
+def test_a_good_history_breaks_no_promise():
+    assert violations(good()) == []
+
+
+def lose(history: History) -> None:
+    del history.final[T0][1]
+
+
+def hide(history: History) -> None:
+    history.polls["c0.1"] = [each for each in history.polls["c0.1"] if each.value != "p-2"]
+
+
+def rewrite(history: History) -> None:
+    history.polls["c1.1"] = polled((1, "p-3"))
+
+
+def repeat(history: History) -> None:
+    history.final[T1].append((1, "p-2"))
+
+
+def reorder(history: History) -> None:
+    history.final[T0] += [(4, "p-9"), (5, "p-8")]
+    history.sent.update({"p-9": None, "p-8": None})
+
+
+def show_aborted(history: History) -> None:
+    history.committed_polls["r0.1"] = polled((2, "x-2"), tp=X0)
+
+
+def tear(history: History) -> None:
+    history.committed_polls["the last reader"].append(Polled(1.0, X0, 4, "x-3"))
+
+
+def lose_transaction(history: History) -> None:
+    history.committed_polls["the last reader"].clear()
+
+
+def skip(history: History) -> None:
+    history.polls["c1.1"] = polled((0, "p-0"), (3, "p-3"))
+
+
+def go_back(history: History) -> None:
+    history.polls["c1.1"] = polled((0, "p-0"), (1, "p-1"), (1, "p-1"))
+
+
+def shorten(history: History) -> None:
+    history.ends["w0"].append(Told(4.0, T0, 3))
+
+
+def copy_twice(history: History) -> None:
+    assert history.copied is not None
+    history.copied.append("p-0")
+
+
+def copy_not(history: History) -> None:
+    assert history.copied is not None
+    history.copied.remove("p-0")
+
+
+def invent(history: History) -> None:
+    history.polls["c1.1"] = polled((7, "q-7"))
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        (lose, "lost write"),
+        (hide, "unseen write"),
+        (rewrite, "two values at one offset"),
+        (repeat, "duplicate"),
+        (reorder, "reordered"),
+        (show_aborted, "aborted read"),
+        (tear, "torn transaction"),
+        (lose_transaction, "lost transaction"),
+        (skip, "skipped poll"),
+        (go_back, "backward poll"),
+        (shorten, "end went back"),
+        (copy_twice, "copied twice"),
+        (copy_not, "not copied"),
+        (invent, "value from nowhere"),
+    ],
+)
+def test_each_harm_is_noticed(harm: Callable[[History], None], complaint: str):
+    history = good()
+    harm(history)
+    assert any(line.startswith(complaint) for line in violations(history)), violations(history)
+
+
+def test_many_of_a_kind_are_counted():
+    history = good()
+    history.final = {T0: []}
+    history.polls = {}
+    history.acknowledged = {f"p-{each}": Place(T0, each) for each in range(20)}
+    history.sent = dict.fromkeys(history.acknowledged)
+    history.copied = None
+    assert "… and 15 more of the last kind" in violations(history)

@@ -1,0 +1,83 @@
+"""One Spark session and one broker for all tests of Spark: a session takes seconds to start."""
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidelog import Admin, Producer
+from tidelog.spark import session
+from tidelog.testing.local_broker import LocalBroker
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `spark_streams`
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "2",
+    "num.partitions": "2",
+}
+FAST = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(settings=SETTINGS) as made:
+        yield made
+        assert "Traceback" not in made.log(), made.log()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: LocalBroker) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=bootstrap) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    made = session("tests", "local[2]", **FAST)
+    yield made
+    made.stop()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    """A fresh topic with two partitions."""
+    name = f"clicks-{os.getpid()}-{next(_numbers)}"
+    admin.create_topics({name: 2})
+    return name
+
+
+@pytest.fixture
+def fill(bootstrap: str, topic: str) -> Callable[..., None]:
+    """Writes records with the numbers as values, evenly over the partitions."""
+
+    def write(numbers: range, partitions: int = 2, **more: Any) -> None:
+        with Producer(bootstrap_servers=bootstrap) as producer:
+            for number in numbers:
+                producer.send(
+                    topic, b"%d" % number, b"k%d" % number, partition=number % partitions, **more
+                )
+
+    return write
