@@ -11,6 +11,7 @@ from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
+from tidelog.cluster.resigning import Resigning
 from tidelog.cluster.surroundings import Surroundings
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
@@ -48,6 +49,7 @@ class Replication:
             return settings().replication.lag_time_max_ms
 
         self.in_sync = InSync(partitions, alter, clock, random, max_lag_ms)
+        self.resigning = Resigning(broker_id, image, alter, clock)
         self.surroundings = Surroundings(
             broker_id=broker_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
@@ -68,6 +70,7 @@ class Replication:
 
     def start(self, background: Background) -> None:
         background.run("in-sync replicas", self.in_sync.run())
+        background.run("handing on", self.resigning.run())
         background.every("opening of partitions", _OPEN_AGAIN_MS, self._open_again)
 
     async def _open_again(self) -> None:
