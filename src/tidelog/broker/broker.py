@@ -198,6 +198,7 @@ class Broker:
             settings=lambda: self._settings,
             cluster_id=self.cluster_id,
             background=self._background,
+            clock=self._clock,
             random=self._random,
             security=security.as_client(),
         )

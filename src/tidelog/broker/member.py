@@ -23,6 +23,7 @@ from tidelog.broker.internal_topics import automatic_topic
 from tidelog.broker.peers import BrokerPeers
 from tidelog.broker.registration import Registration
 from tidelog.broker.settings import BrokerSettings
+from tidelog.clock import Clock
 from tidelog.cluster.control import Control
 from tidelog.cluster.controller import Controller
 from tidelog.cluster.image import Image
@@ -53,6 +54,7 @@ class Member:
         settings: Callable[[], BrokerSettings],
         cluster_id: str,
         background: Background,
+        clock: Clock,
         random: Random,
         security: "ClientSecurity | None" = None,
     ) -> None:
@@ -69,6 +71,7 @@ class Member:
             broker.broker_id,
             timeout_ms=broker.session_timeout_ms,
             elected=lambda epoch: Controller(metastore, tail, epoch, self._rules),
+            clock=clock,
         )
         self._registration: Registration | None = None
         self.peers = BrokerPeers(

@@ -99,7 +99,8 @@ class Hub:
         if self.connections:
             self._empty = self.loop.create_future()
             try:
-                await asyncio.wait_for(self._empty, timeout)
+                async with asyncio.timeout(timeout):
+                    await self._empty
             except TimeoutError:
                 _log.warning("%d connections did not finish and are cut", len(self.connections))
         self.abort()
