@@ -74,6 +74,7 @@ class LocalRegistry:
         """Stop in good order (SIGTERM) and return the exit code."""
         assert self.process is not None, "the registry has not been started"
         self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGCONT)  # one that a test has left standing still could not end
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
