@@ -46,6 +46,8 @@ _FRESH_SHARE = 0.85
 """Of a login's time; after it the connection is replaced, before the broker closes it."""
 SILENCE_S = 2.0
 """A request that waits from one look to the next is a reason to ask others how this broker is."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""Seconds of silence until the system asks whether the other side is there, and how often."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 AT_MOST = {0: 12, 8: 9, 9: 9}
@@ -220,6 +222,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            _keep_alive(sock)
         self._metrics.connections_made.record(1)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -354,6 +359,15 @@ class Connection(asyncio.BufferedProtocol):
             each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
         }
         self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice a broker that lost its power while we wait for its answer, and send nothing that it could refuse."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)  # some systems know others
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _reason(error: OSError) -> str:

@@ -75,6 +75,8 @@ class TransactionShard:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self.transactions: dict[str, Transaction] = {}
+        self._begun_ahead: dict[tuple[str, int], int] = {}
+        """When transactions were found here that had begun, by the clock of another broker, in the future."""
         self._is_loaded = False
 
     # ------------------------------------------------------------------ replay
@@ -94,9 +96,12 @@ class TransactionShard:
     def loaded(self) -> None:
         """Outcomes that were decided are carried out; time-outs and expiry begin."""
         self._is_loaded = True
+        now_ms = self._env.clock.now_ms()
         for transactional_id, transaction in self.transactions.items():
             if transaction.state in PREPARED:
                 self._env.prepared(transactional_id)
+            elif transaction.state is ONGOING and transaction.start_ms > now_ms:
+                self._begun_ahead[transactional_id, transaction.start_ms] = now_ms
         if any(each.state is ONGOING for each in self.transactions.values()):
             self._watch_time()
         self._schedule_expiry()
@@ -231,7 +236,8 @@ class TransactionShard:
         records: list[Change] = []
         answers: list[tuple[Reply, Any]] = []
         for transactional_id, known in self.transactions.items():
-            if known.state is ONGOING and known.start_ms + known.timeout_ms < now_ms:
+            start_ms = self._begun_ahead.get((transactional_id, known.start_ms), known.start_ms)
+            if known.state is ONGOING and start_ms + known.timeout_ms < now_ms:
                 log.info("the transaction of %s is aborted: its time is over", transactional_id)
                 decision = self._abort(transactional_id, known)
                 records += decision.records

@@ -6,7 +6,8 @@
 
 Bytes of one direction arrive in order, whole or in parts.  A cut link holds them back, as retransmission does: what was
 sent arrives after the link is healed, or never when the connection breaks.  Loss is a stall or a break, never a gap.
-A process that is killed resets its connections; a host without power says nothing, and resets them when it is back.
+A process that is killed resets its connections; a host without power says nothing, and resets them when it is back and
+asked, at the latest by a client's keepalive.
 """
 
 import asyncio
@@ -18,12 +19,14 @@ from typing import Any
 from tidelog.network.config import NetworkConfig
 
 from .loop import CURRENT, Process, SimLoop
-from .sockets import EOF, RESET, Endpoint, ListeningSocket, ServerSocket, Transport
+from .sockets import EOF, PROBE, RESET, Endpoint, ListeningSocket, ServerSocket, Transport
 
 _SPLIT = 0.02
 """How often what was sent arrives in two parts."""
 _FIRST_RETRY_S = 0.2
 _LONGEST_RETRY_S = 1.0
+KEEPALIVE_S = 10.0
+"""As `tidelog.client.connection` asks for."""
 _FIRST_DESCRIPTOR = 1 << 20
 
 
@@ -160,6 +163,13 @@ class SimNetwork:
         for pipe in list(self._pipes):
             if pipe.target.host == host:
                 pipe.go_on(self._retransmission())
+                # Who waits for an answer sends nothing; TCP's keepalive finds out that nobody is there.
+                if pipe.source.dialled:
+                    self.loop.call_later(KEEPALIVE_S, self._probe, pipe, context=self.context)
+
+    def _probe(self, pipe: Pipe) -> None:
+        if pipe in self._pipes and not pipe.target.process.alive:
+            pipe.put(PROBE)
 
     def is_up(self, host: str) -> bool:
         return host not in self._down

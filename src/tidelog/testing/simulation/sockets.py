@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 EOF = "end"
 RESET = "reset"
+PROBE = "probe"
 
 _SEND_BUFFER_BYTES = 256 * 1024
 _HIGH_WATER_BYTES = 64 * 1024
@@ -41,7 +42,7 @@ class Endpoint:
         self._loop = network.loop
 
     def take(self, item: Any) -> None:
-        """What the network brings: bytes, EOF or RESET."""
+        """What the network brings: bytes, EOF, RESET or, for who is gone, PROBE."""
         if self.closed or not self.process.alive:
             if item != RESET and self.out is not None:
                 self.out.put(RESET)  # the kernel's answer for a socket that nobody has
