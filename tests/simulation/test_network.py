@@ -172,3 +172,15 @@ def test_a_broken_connection_loses_an_end_never_the_middle(world: World, connect
         wait(world)
         assert world.served == sent[: len(world.served)]
         assert len(client.lost) == 1
+
+
+def test_who_only_waits_learns_by_keepalive_that_nobody_is_there(world: World, connect):
+    client = connect()
+    world.network.power_off("server")
+    world.loop.kill(world.server)
+    world.network.process_died(world.server)
+    wait(world, 60)
+    assert client.lost == []
+    world.network.power_on("server")
+    wait(world, 60)
+    assert [type(each) for each in client.lost] == [ConnectionResetError]

@@ -188,6 +188,18 @@ async def test_time_is_over(world):
     assert await world.init() == (producer.producer_id, 2)
 
 
+async def test_a_transaction_that_began_in_the_future_of_another_broker_is_over_in_its_time(world):
+    producer = await world.init(timeout_ms=30_000)
+    world.clock.set(world.clock.now_ms() + 3_000_000)  # that broker's clock
+    await world.add(producer, HERE)
+    world.clock.set(world.clock.now_ms() - 3_000_000)  # and ours
+    await world.crash()
+    world.pass_ms(30_000)
+    assert world.known().state is ONGOING
+    world.pass_ms(10_001)
+    assert world.known().state is PREPARE_ABORT
+
+
 async def test_time_is_watched_only_while_a_transaction_is_open(world):
     producer = await world.init()
     idle = len(world.timers)
