@@ -5,9 +5,11 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.mirror.conftest import Mirroring, place, read, until
 from tidelog import aio
@@ -15,6 +17,7 @@ from tidelog.client.admin_security import Acl, AclFilter
 from tidelog.client.message import Message
 from tidelog.errors import SecurityDisabled, SettingsError
 from tidelog.mirror import Mirror, MirrorOptions
+from tidelog.mirror.exposition import Exposition
 from tidelog.mirror.topics import TopicKeeper
 from tidelog.testing.local_broker import LocalBroker
 
@@ -224,8 +227,8 @@ async def test_a_side_without_access_rules_does_not_stop_a_mirror(
     assert told == ["access rules are not copied, a side has none: No Authorizer is configured."]
 
 
-async def _position(mirror: Mirror, topic: str, offset: int) -> bool:
-    status = mirror.lanes[0].status.partitions.get(place(topic))
+async def _position(mirror: Mirror, topic: str, offset: int, partition: int = 0) -> bool:
+    status = mirror.lanes[0].status.partitions.get(place(topic, partition))
     return status is not None and status.position == offset
 
 
@@ -257,6 +260,31 @@ async def test_the_command_mirrors_until_it_is_told_to_stop(
         out, err = await asyncio.to_thread(child.communicate)
     assert (child.returncode, err) == (0, "")
     assert json.loads(out.splitlines()[-1])["sources"]["live"]["records"] == 1
+
+
+async def test_prometheus_can_read_how_far_it_is(
+    live: LocalBroker, offline: LocalBroker, topic: str, mirroring: Mirroring
+) -> None:
+    async with aio.Producer(bootstrap_servers=live.bootstrap) as producer:
+        for number in range(5):
+            await producer.send(topic, b"%d" % number, partition=1)
+    async with mirroring() as mirror:
+        await until(lambda: _position(mirror, topic, 5, partition=1))
+        with Exposition(mirror, "127.0.0.1", 0) as exposed:
+            address = f"http://127.0.0.1:{exposed.port}/metrics"
+            answer = await asyncio.to_thread(urllib.request.urlopen, address, timeout=60)
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    assert found["tidelog_mirror_records_total", "live"] == 5
+    assert found["tidelog_mirror_errors_total", "live"] == 0
+    assert found["tidelog_mirror_down", "live", "target"] == 0
+    assert found["tidelog_mirror_lag", "1", "live", topic] == 0
+    assert found["tidelog_mirror_lag_seconds", "1", "live", topic] == 0
+    assert found["tidelog_mirror_position", "1", "live", topic] == 5
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ Absent: mirroring both ways under one name (give a --prefix), and following topi
 
 import argparse
 import asyncio
+import contextlib
+import importlib
 import json
 import logging
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.cli._options import pairs
@@ -66,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--buffer-mb", type=int, default=32, metavar="N", help="memory for each source (32)")
     add("--source-setting", action="append", metavar="NAME=VALUE", help="for clients of sources")
     add("--target-setting", action="append", metavar="NAME=VALUE", help="for clients of the target")
+    add("--metrics", metavar="HOST:PORT", help="serve /metrics for Prometheus there")
     add("--for", dest="length", metavar="TIME", help="stop after so long")
     add(
         "--every",
@@ -83,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
     if arguments.audit:
-        _require_avro()
+        _require("fastavro", "--audit", "schemas")
+    if arguments.metrics:
+        _require("prometheus_client", "--metrics", "metrics")
     options = MirrorOptions(
         sources=tuple(arguments.sources),
         target=arguments.target,
@@ -123,13 +129,26 @@ async def _mirror(options: "MirrorOptions", arguments: argparse.Namespace) -> No
     every_s = parse_duration(arguments.every or ("500ms" if live else "10s")) / 1000
     show = asyncio.ensure_future(_show(mirror, arguments.json, live, every_s))
     try:
-        await mirror.run()
+        with _exposed(mirror, arguments.metrics):
+            await mirror.run()
     finally:
         show.cancel()
         await asyncio.gather(show, return_exceptions=True)
         if live:
             sys.stdout.write(_CLEAR)
         _print(mirror, arguments.json)
+
+
+@contextlib.contextmanager
+def _exposed(mirror: "Mirror", where: str | None) -> Iterator[None]:
+    if where is None:
+        yield
+        return
+    from tidelog.cli.registry import address
+    from tidelog.mirror.exposition import Exposition
+
+    with Exposition(mirror, *address("--metrics", where)):
+        yield
 
 
 async def _show(mirror: "Mirror", as_json: bool, live: bool, every_s: float) -> None:
@@ -150,8 +169,8 @@ def _print(mirror: "Mirror", as_json: bool) -> None:
             print(line, flush=True)
 
 
-def _require_avro() -> None:
+def _require(module: str, option: str, extra: str) -> None:
     try:
-        import fastavro  # noqa: F401
+        importlib.import_module(module)
     except ImportError:
-        raise StartError("--audit needs fastavro: pip install 'tidelog[schemas]'") from None
+        raise StartError(f"{option} needs {module}: pip install 'tidelog[{extra}]'") from None
