@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_PURPOSE = "asking"
+"""On a connection of its own: on another the question could wait behind what the silent broker holds up, as acks=all does."""
+
 
 class Silence:
     """Watches the connections of one cluster for silence."""
@@ -50,7 +53,7 @@ class Silence:
         for other in sorted(random.sample(others, len(others)), key=self._cluster.is_silent):
             try:
                 async with asyncio.timeout(SILENCE_S):
-                    connection = await self._cluster.connection(other)
+                    connection = await self._cluster.connection(other, _PURPOSE)
                     answer = await connection.ask(MetadataRequest(topics=[]), timeout_s=SILENCE_S)
             except (KafkaError, TimeoutError, OSError) as error:
                 _log.debug("broker %d did not say how broker %d is: %s", other, node, error)
