@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,9 +30,18 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def started() -> Iterator[LocalCluster]:
     with LocalCluster(3, settings=SETTINGS) as made:
         yield made
+
+
+@pytest.fixture
+def cluster(started: LocalCluster) -> LocalCluster:
+    """All of it: a broker that stood still comes back after a while."""
+    with Admin(bootstrap_servers=started.bootstrap) as admin:
+        while len(admin.describe_cluster().brokers) < 3:
+            time.sleep(0.05)
+    return started
 
 
 @contextmanager
@@ -52,6 +62,7 @@ def in_sync(cluster: LocalCluster, topic: str) -> int:
             [partition] = admin.describe_topics([topic])[topic].partitions
             if len(partition.isr) == 3 and partition.leader >= 0:
                 return partition.leader
+            time.sleep(0.05)
 
 
 def test_a_producer_and_a_consumer_leave_a_leader_that_stands_still(cluster: LocalCluster) -> None:
