@@ -14,7 +14,7 @@ import pytest
 from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.client.cluster import Cluster
 from tidelog.client.settings import ClientSettings, load
-from tidelog.errors import KafkaError
+from tidelog.errors import InvalidReplicationFactor, KafkaError
 from tidelog.testing.local_cluster import LocalCluster
 
 SETTINGS = {
@@ -30,18 +30,22 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[LocalCluster]:
+def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(3, settings=SETTINGS) as made:
         yield made
 
 
-@pytest.fixture
-def cluster(started: LocalCluster) -> LocalCluster:
-    """All of it: a broker that stood still comes back after a while."""
-    with Admin(bootstrap_servers=started.bootstrap) as admin:
-        while len(admin.describe_cluster().brokers) < 3:
-            time.sleep(0.05)
-    return started
+def create(cluster: LocalCluster, topic: str) -> None:
+    """A topic on all brokers; one that stood still before comes back after a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        while time.monotonic() < deadline:
+            try:
+                admin.create_topics({topic: 1})
+                return
+            except InvalidReplicationFactor:
+                time.sleep(0.1)
+    raise AssertionError("a broker does not come back")
 
 
 @contextmanager
@@ -70,8 +74,7 @@ def test_a_producer_and_a_consumer_leave_a_leader_that_stands_still(cluster: Loc
         "bootstrap_servers": cluster.bootstrap,
         "request_timeout_ms": NEVER_MS,
     }
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        admin.create_topics({"left": 1})
+    create(cluster, "left")
     where = TopicPartition("left", 0)
     with (
         Producer(**patient, delivery_timeout_ms=2 * NEVER_MS) as producer,
@@ -86,8 +89,8 @@ def test_a_producer_and_a_consumer_leave_a_leader_that_stands_still(cluster: Loc
 
 
 def test_a_group_leaves_a_coordinator_that_stands_still(cluster: LocalCluster) -> None:
+    create(cluster, "grouped")
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        admin.create_topics({"grouped": 1})
         in_sync(cluster, "grouped")
         with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send("grouped", b"1").result(PATIENCE_S)
