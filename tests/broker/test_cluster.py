@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog import aio
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.client.connection import Connection
@@ -50,6 +51,8 @@ from tidelog.protocol.messages.list_partition_reassignments import (
 )
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tidelog.storage.files import Files, LocalFiles
+from tidelog.testing.faulty_files import Fault, FaultyFiles, Point
 
 QUICK = {
     "broker.session.timeout.ms": "60000",
@@ -77,8 +80,13 @@ class Cluster:
             **more,
         }
         return Broker(
-            BrokerSettings.load(given), metastore=MemoryMetastore(self.store, SystemClock())
+            BrokerSettings.load(given),
+            metastore=MemoryMetastore(self.store, SystemClock()),
+            files=self._files(number),
         )
+
+    def _files(self, number: int) -> Files:
+        return LocalFiles()
 
     async def start(self, *numbers: int) -> None:
         for number in numbers:
@@ -345,3 +353,59 @@ async def test_garbage_in_an_envelope_costs_its_connection_alone(cluster: Cluste
     with pytest.raises(NetworkException, match="lost"):
         await cluster.ask(cluster.controller, request)
     assert (await cluster.create(cluster.others[0], "orders")).error_code == 0
+
+
+class FaultyCluster(Cluster):
+    """Its disks can be told to fail."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.broken: dict[int, Fault] = {}
+        """By broker what its disk does with what is to be written to a log."""
+
+    def _files(self, number: int) -> Files:
+        root = str(self._directory / str(number))
+        return FaultyFiles(root, plan=lambda point: self._fault(number, point))
+
+    def _fault(self, number: int, point: Point) -> Fault | None:
+        if point.action == "write" and point.path.endswith(".log"):
+            return self.broken.get(number)
+        return None
+
+
+@pytest.fixture
+async def faulty(tmp_path: Path) -> AsyncIterator[FaultyCluster]:
+    made = FaultyCluster(tmp_path)
+    await made.start(0, 1, 2)
+    yield made
+    made.broken.clear()
+    await made.stop(*made.brokers)
+
+
+@pytest.mark.parametrize("fault", [Fault.NO_SPACE, Fault.IO_ERROR], ids=["full", "broken"])
+async def test_a_leader_whose_disk_refuses_it_hands_on_what_others_have(
+    faulty: FaultyCluster, fault: Fault
+):
+    cluster = faulty
+    await cluster.create(cluster.controller, "t", partitions=3)
+    addresses = [broker.addresses[0] for broker in cluster.brokers.values()]
+    bootstrap = ",".join(f"{host}:{port}" for host, port in addresses)
+    asked = cluster.controller
+
+    async def led_by(number: int) -> list[int]:
+        found = await cluster.partitions(asked, "t")
+        return [each.partition_index for each in found if each.leader_id == number]
+
+    async def all_in_sync() -> bool:
+        return all(len(each.isr_nodes) == 3 for each in await cluster.partitions(asked, "t"))
+
+    await cluster.until(all_in_sync)
+    victim = cluster.others[0]
+    [index] = await led_by(victim)
+    async with aio.Producer(bootstrap_servers=bootstrap) as producer:
+        await (await producer.send("t", b"before", partition=index))
+        cluster.broken[victim] = fault
+        async with asyncio.timeout(60):
+            delivery = await (await producer.send("t", b"after", partition=index))
+        assert delivery.offset == 1
+        assert await led_by(victim) == []

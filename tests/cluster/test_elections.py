@@ -360,6 +360,19 @@ def test_a_leader_that_leaves_the_isr_leads_no_longer():
     assert record.eligible == ()
 
 
+def test_a_follower_may_leave_the_isr_and_nothing_else():
+    world = World()
+    before = state_of(world)
+    epoch = world.image.brokers[3].epoch
+    [record], (after,) = isr.alter(world.image, 3, epoch, [change(world, isr=(2, 4))])
+    assert (after.leader, after.isr, after.leader_epoch) == (2, (2, 4), before.leader_epoch)
+    [record] = with_eligible(world.image, [record], lambda _: 3)
+    assert record.eligible == ()
+    for wanted in ((2,), (2, 3), (), (4,)):
+        _, (outcome,) = isr.alter(world.image, 3, epoch, [change(world, isr=wanted)])
+        assert isinstance(outcome, InvalidRequest), wanted
+
+
 def test_a_leader_stays_where_nobody_else_in_sync_lives():
     world = World()
     epoch = world.image.brokers[2].epoch

@@ -69,6 +69,17 @@ async def test_the_leader_of_a_full_disk_asks_to_be_left_out(rig):
     assert await rig.quiet()
 
 
+async def test_a_follower_that_cannot_write_is_not_waited_for(rig):
+    rig.image = image(leader=2)
+    for partition_epoch in (5, 9):  # however often
+        rig.image = image(leader=2, partition_epoch=partition_epoch)
+        rig.resigning.begin(ID, 0)
+        change, answer = await rig.next()
+        assert (change.partition_epoch, change.isr) == (partition_epoch, (2, 3))
+        answer.set_result(handed_on(rig))
+        assert await rig.quiet()
+
+
 async def test_it_goes_round_only_once_in_a_while(rig):
     rig.resigning.begin(ID, 0)
     _, answer = await rig.next()
@@ -84,8 +95,8 @@ async def test_it_goes_round_only_once_in_a_while(rig):
 
 @pytest.mark.parametrize(
     "now",
-    [image(leader=2), image(isr=(1,)), image(live=(1,)), Image()],
-    ids=["another leads", "alone in sync", "the others are gone", "deleted"],
+    [image(leader=2, isr=(2, 3)), image(isr=(1,)), image(live=(1,)), Image()],
+    ids=["not in sync", "alone in sync", "the others are gone", "deleted"],
 )
 async def test_nobody_is_asked_where_it_would_not_help(rig, now):
     rig.image = now

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tidelog.cluster.elections import best_leader
-from tidelog.cluster.image import NO_LEADER, Image, PartitionState, changed
+from tidelog.cluster.image import Image, PartitionState, changed
 from tidelog.cluster.metadata import PartitionChangeRecord
 from tidelog.cluster.reassignment import completed
 from tidelog.errors import (
@@ -23,7 +23,7 @@ from tidelog.errors import (
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader wants its in-sync replicas to be; without itself it wants to lead no longer."""
+    """What a leader wants its in-sync replicas to be; or, without the one who asks, that it leaves them."""
 
     topic_id: UUID
     index: int
@@ -70,14 +70,15 @@ def _altered(
         raise FencedLeaderEpoch
     if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
         raise NotController("the leader knows more than this controller")
-    if state.leader != broker_id:
+    leaves = broker_id in state.isr and set(change.isr) == set(state.isr) - {broker_id}
+    if state.leader != broker_id and not leaves:
         raise InvalidRequest(f"broker {broker_id} does not lead the partition")
     if change.isr and sorted(change.isr) == sorted(state.isr):
         return None, state  # asked again, because the first answer was lost
     if change.partition_epoch < state.partition_epoch:
         raise InvalidUpdateVersion
-    if change.isr and broker_id not in change.isr:
-        return _resigned(image, state, change)
+    if leaves and change.isr:
+        return _left(image, state, broker_id, change)
     _check_members(image, state, broker_id, change)
     wanted = tuple(each for each in state.replicas if each in change.isr)
     record = PartitionChangeRecord(change.topic_id, change.index, isr=wanted)
@@ -85,19 +86,23 @@ def _altered(
     return record, changed(state, record)
 
 
-def _resigned(
-    image: Image, state: PartitionState, change: IsrChange
+def _left(
+    image: Image, state: PartitionState, broker_id: int, change: IsrChange
 ) -> tuple[PartitionChangeRecord, PartitionState]:
-    """A leader whose disk refuses it leaves the ISR: another of those that are in it leads."""
-    if not set(change.isr) < set(state.isr):
-        raise InvalidRequest(f"{list(change.isr)} is not a part of the ISR {list(state.isr)}")
-    wanted = tuple(each for each in state.isr if each in change.isr)
-    leader = best_leader(replace(state, isr=wanted), image.live_brokers)
-    if leader == NO_LEADER:
+    """A replica whose disk refuses it leaves the ISR; if it led, another of those that are in it does."""
+    wanted = tuple(each for each in state.isr if each != broker_id)
+    leader = state.leader
+    if leader == broker_id:
+        leader = best_leader(replace(state, isr=wanted), image.live_brokers)
+    if leader not in image.live_brokers:
         raise IneligibleReplica("none of the other replicas in sync is live")
-    # What is on that disk cannot be counted on: it must not come to lead for having been in sync.
     record = PartitionChangeRecord(
-        change.topic_id, change.index, leader=leader, isr=wanted, eligible=state.eligible
+        change.topic_id,
+        change.index,
+        leader=None if leader == state.leader else leader,
+        isr=wanted,
+        # What is on that disk cannot be counted on: it must not come to lead for having been in sync.
+        eligible=state.eligible,
     )
     return record, changed(state, record)
 

@@ -76,6 +76,10 @@ class Follower:
         self.fetched_ms = now_ms
         self.leader_end_then = max(leader_end, self.leader_end_then)
 
+    def left(self) -> None:
+        """It is in sync no longer, perhaps of its own accord: nobody waits for it before it has shown anew that it keeps up."""
+        self.caught_up_ms = self.fetched_ms = _LONG_AGO
+
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms
 
@@ -152,6 +156,9 @@ class Followers:
         """The controller has decided on the ISR; what was proposed before is answered with it."""
         # Invariant: the partition epoch never goes back.
         assert partition_epoch >= self.partition_epoch, (partition_epoch, self.partition_epoch)
+        for left in set(self.isr).difference(isr, (self._broker_id,)):
+            if left in self.by_id:
+                self.by_id[left].left()
         self.isr = isr
         self.partition_epoch = partition_epoch
         self._proposed(None)

@@ -1,13 +1,13 @@
-"""Handing on partitions whose disk refuses writes, to replicas in sync elsewhere.
+"""Leaving the ISR of partitions whose disk refuses writes.
 
     resigning = Resigning(broker_id, image, control.alter_partition, clock)
     resigning.begin(topic_id, index)                   # the disk is full
     resigning.begin(topic_id, index, for_good=True)    # the disk is gone
     await resigning.run()                              # a background task
 
-A leader that cannot write leaves the ISR of its own accord: it asks the controller for an ISR without itself, and the
-controller makes one of the rest the leader (`isr.py`).  All of them have what is committed, so nothing is lost.  Where
-nobody else is in sync it goes on: it serves what it has, and refuses what it cannot write.
+A replica that cannot write leaves the ISR of its own accord: it asks the controller for an ISR without itself (`isr.py`).  If it
+led, another of the rest leads from then on; if it followed, nobody waits for it any longer.  All of the rest have what is
+committed, so nothing is lost.  Where nobody else is in sync it stays: it serves what it has, and refuses what it cannot write.
 
 A full disk may be everybody's, as on one machine.  So a partition is handed on once in a while only; in between a broker that
 leads it again refuses, and the leadership does not go round.
@@ -34,7 +34,7 @@ Place = tuple[UUID, int]
 
 
 class Resigning:
-    """The partitions that this broker wants to be rid of."""
+    """The partitions that this broker cannot write."""
 
     def __init__(
         self, broker_id: int, image: Callable[[], Image], alter: AlterPartition, clock: Clock
@@ -50,13 +50,15 @@ class Resigning:
         self._woken = asyncio.Event()
 
     def begin(self, topic_id: UUID, index: int, *, for_good: bool = False) -> None:
-        """Hand the partition on if this broker leads it and another is in sync."""
+        """Leave the partition's ISR if this broker is in it, and another."""
         place = (topic_id, index)
-        if not for_good and (
-            self._others(place) is None
-            or self._clock.monotonic() < self._not_before.get(place, 0.0)
-        ):
-            return
+        state = self._may_leave(place)
+        if not for_good:
+            if state is None:
+                return
+            not_before = self._not_before.get(place, 0.0)
+            if state.leader == self._broker_id and self._clock.monotonic() < not_before:
+                return
         self._due[place] = for_good or self._due.get(place, False)
         self._woken.set()
 
@@ -74,10 +76,10 @@ class Resigning:
         """Ask for all that is due; what is left in `_due` afterwards is to be asked for again."""
         asked: dict[Place, PartitionState] = {}
         for place, for_good in list(self._due.items()):
-            state = self._others(place)
+            state = self._may_leave(place)
             if state is not None:
                 asked[place] = state
-            elif not for_good or not self._leads(place):
+            elif not for_good or not self._is_in(place):
                 del self._due[place]
         if not asked:
             return
@@ -90,26 +92,29 @@ class Resigning:
             name = f"{self._image().topic_names.get(place[0])}-{place[1]}"
             if isinstance(outcome, PartitionState):
                 self._due.pop(place, None)
-                self._not_before[place] = self._clock.monotonic() + _NOT_AGAIN_S
-                _log.warning(
-                    "%s is handed on to broker %d: the disk refuses it", name, outcome.leader
-                )
+                if state.leader == self._broker_id:
+                    self._not_before[place] = self._clock.monotonic() + _NOT_AGAIN_S
+                    _log.warning(
+                        "%s is handed on to broker %d: the disk refuses it", name, outcome.leader
+                    )
             else:
                 # The image has gone on, or the others have died: the next look tells.
-                _log.info("%s is not handed on to %s: %s", name, list(state.isr), outcome)
+                _log.info("the ISR of %s, %s, is not left: %s", name, list(state.isr), outcome)
 
-    def _leads(self, place: Place) -> bool:
+    def _is_in(self, place: Place) -> bool:
         state = self._image().maybe_partition(*place)
-        return state is not None and state.leader == self._broker_id
+        return state is not None and self._broker_id in state.isr
 
-    def _others(self, place: Place) -> PartitionState | None:
-        """The state of a partition that is led here, and that another live replica has in full."""
+    def _may_leave(self, place: Place) -> PartitionState | None:
+        """The state of a partition in whose ISR this broker is, and another one that lives."""
         image = self._image()
         state = image.maybe_partition(*place)
-        if state is None or state.leader != self._broker_id:
+        if state is None or self._broker_id not in state.isr:
             return None
-        live = image.live_brokers
-        return state if any(each in live for each in state.isr if each != state.leader) else None
+        if state.leader not in (self._broker_id, *image.live_brokers):
+            return None
+        others = image.live_brokers.intersection(state.isr) - {self._broker_id}
+        return state if others else None
 
     def _change(self, place: Place, state: PartitionState) -> IsrChange:
         isr = tuple(each for each in state.isr if each != self._broker_id)
