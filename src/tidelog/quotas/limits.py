@@ -36,6 +36,10 @@ class Entity(NamedTuple):
     client_id: str | None = None
     ip: str | None = None
 
+    def __str__(self) -> str:
+        named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
+        return ", ".join(f"{kind}={name}" for kind, name in named.items() if name is not None)
+
     def check(self) -> None:
         """Raise `InvalidRequest` unless Kafka knows such an entity."""
         if self.ip is not None and (self.user is not None or self.client_id is not None):
@@ -51,6 +55,8 @@ Group = tuple[str, str]
 class Limit(NamedTuple):
     value: float
     group: Group
+    entity: Entity
+    """Whom the limit was given to; many groups may have theirs from one entity."""
 
 
 Values = Mapping[str, float]
@@ -67,7 +73,7 @@ class Limits:
         for entity, group in _levels(user, client_id):
             values = self.by_entity.get(entity)
             if values is not None and key in values:
-                return Limit(values[key], group)
+                return Limit(values[key], group, entity)
         return None
 
     def connection_rate(self, ip: str) -> float | None:
