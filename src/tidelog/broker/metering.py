@@ -108,11 +108,13 @@ class Metering:
         """What the sender of a request is limited in; None for nothing."""
         if len(frame) < _HEADER.size:
             return None
-        length = _HEADER.unpack_from(frame)[3]
+        return self._accounts(peer, frame, _HEADER.unpack_from(frame)[3])
+
+    def _accounts(self, peer: Peer, frame: memoryview, length: int) -> Accounts | None:
         raw = bytes(frame[_HEADER.size : _HEADER.size + length]) if length > 0 else b""
         share = peer.share
         if (
-            not isinstance(share, Share)
+            type(share) is not Share
             or share.client_id != raw
             or share.generation != self._quotas.generation
             or share.principal is not peer.principal
@@ -142,8 +144,10 @@ class Metering:
     # ------------------------------------------------------------------ requests
 
     def _serve(self, peer: Peer, frame: memoryview) -> Answer:
-        accounts = self.accounts_of(peer, frame)
-        api_key, version, _, _ = _HEADER.unpack_from(frame) if len(frame) >= _HEADER.size else _NONE
+        if len(frame) < _HEADER.size:
+            return self._serving.serve(peer, frame)
+        api_key, version, _, length = _HEADER.unpack_from(frame)
+        accounts = self._accounts(peer, frame, length)
         mutates = api_key in _MUTATING and self._quotas.limits_mutations
         if accounts is None and not mutates:
             return self._serving.serve(peer, frame)
@@ -157,7 +161,7 @@ class Metering:
         is_timed = (
             accounts is not None and accounts.request is not None and not _is_exempt(handler, peer)
         )
-        if inspect.iscoroutine(answer):
+        if not isinstance(answer, bytes) and inspect.iscoroutine(answer):
             if not is_timed and not mutates:
                 return answer
             return self._finish(peer, accounts if is_timed else None, handler, version, answer)
@@ -258,9 +262,6 @@ class Metering:
 
     def _left_ms(self, until: float) -> int:
         return _ms(until - self._now())
-
-
-_NONE = (-1, -1, -1, -1)
 
 
 def _ms(seconds: float) -> int:
