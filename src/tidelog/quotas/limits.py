@@ -38,7 +38,8 @@ class Entity(NamedTuple):
 
     def __str__(self) -> str:
         named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
-        return ", ".join(f"{kind}={name}" for kind, name in named.items() if name is not None)
+        told = [f"{kind}={name}" for kind, name in named.items() if name is not None]
+        return ", ".join(told) or "the settings"
 
     def check(self) -> None:
         """Raise `InvalidRequest` unless Kafka knows such an entity."""
@@ -47,6 +48,9 @@ class Entity(NamedTuple):
         if self == Entity():
             raise InvalidRequest("a quota must name a user, a client-id or an ip")
 
+
+BY_SETTING = Entity()
+"""Nobody: a limit that comes from the broker's settings."""
 
 Group = tuple[str, str]
 """User and client id whose connections share a limit; "" where the level does not tell them apart."""
@@ -75,6 +79,13 @@ class Limits:
             if values is not None and key in values:
                 return Limit(values[key], group, entity)
         return None
+
+    def gives(self, key: str, limit: Limit) -> bool:
+        """Whether a limit that was found before is still given to its entity; those of settings do not change."""
+        return (
+            limit.entity == BY_SETTING
+            or self.by_entity.get(limit.entity, {}).get(key) == limit.value
+        )
 
     def connection_rate(self, ip: str) -> float | None:
         """New connections a second that an address may make."""

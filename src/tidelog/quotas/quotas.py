@@ -16,12 +16,11 @@ from tidelog.errors import ThrottlingQuotaExceeded
 from tidelog.quotas.account import LONGEST_DELAY_S, Account
 from tidelog.quotas.config import NO_LIMIT, QuotaConfig
 from tidelog.quotas.limits import (
+    BY_SETTING,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
-    DEFAULT,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    Entity,
     Group,
     Limit,
     Limits,
@@ -65,6 +64,11 @@ class Quotas:
         self._limits = limits
         self.generation += 1
         self._clients.clear()
+        self._accounts = {
+            (key, group): each
+            for (key, group), each in self._accounts.items()
+            if limits.gives(key, each.limit)
+        }
         by_setting = min(config.producer_default, config.consumer_default) < NO_LIMIT
         self.limits_time = limits.has(REQUEST_PERCENTAGE)
         self.limits_clients = (
@@ -95,7 +99,7 @@ class Quotas:
         }.get(key, NO_LIMIT)
         if value == NO_LIMIT:
             return None
-        return Limit(value, ("", client_id), Entity(client_id=DEFAULT))
+        return Limit(value, ("", client_id), BY_SETTING)
 
     def accounts(self) -> Iterator[Account]:
         """All that were used lately; for metrics."""
