@@ -96,14 +96,12 @@ def test_a_client_that_ignores_throttle_times_is_held(broker, admin, version):
         for _ in range(3):
             wire.send(much(), version)
         told = wire.receive()
-        assert 250_000 < told.throttle_time_ms < 260_000
+        assert told.throttle_time_ms == 25_000
         assert wire.is_silent(broker)
-        broker.call("advance", seconds=100)
+        broker.call("advance", seconds=26)
+        assert wire.receive().throttle_time_ms == 25_000
         assert wire.is_silent(broker)
-        broker.call("advance", seconds=160)
-        assert wire.receive().throttle_time_ms > 240_000
-        assert wire.is_silent(broker)
-        broker.call("advance", seconds=260)
+        broker.call("advance", seconds=26)
         wire.receive()
 
 
@@ -111,7 +109,7 @@ def test_a_client_that_ignores_throttle_times_is_held(broker, admin, version):
 def test_who_is_held_by_a_quota_that_is_changed_may_go_on_at_once(broker, admin, change):
     admin.alter_client_quotas({"client-id": "old"}, {PRODUCER: 1})
     with contextlib.closing(Wire(broker)) as wire:
-        assert wire.ask(much(), 9).throttle_time_ms == 300_000
+        assert wire.ask(much(), 9).throttle_time_ms == 25_000
         wire.send(much(), 9)
         assert wire.is_silent(broker)
         admin.alter_client_quotas({"client-id": "somebody"}, {PRODUCER: 1})
@@ -124,7 +122,7 @@ def test_a_quota_takes_effect_on_connections_that_are_open_already(broker, admin
     with contextlib.closing(Wire(broker)) as wire:
         assert wire.ask(much(), 9).throttle_time_ms == 0
         admin.alter_client_quotas({"client-id": "old"}, {PRODUCER: 1000})
-        assert wire.ask(much(), 9).throttle_time_ms > 40_000
+        assert wire.ask(much(), 9).throttle_time_ms == 25_000
 
 
 def test_quotas_hold_after_a_restart_and_debts_are_forgotten(broker, admin):
@@ -167,7 +165,7 @@ def test_who_changes_too_much_is_refused(broker, admin):
         made = wire.ask(creation("a", "b"), 6)
         assert [each.error_code for each in made.topics] == [0, THROTTLING_QUOTA_EXCEEDED]
         assert "controller_mutation_rate=1" in made.topics[1].error_message
-        assert 8_000 < made.throttle_time_ms <= 9_000  # eleven are free
+        assert made.throttle_time_ms == 9_000  # eleven are free
         wire.send(creation("b", partitions=1), 6)
         assert wire.is_silent(broker)
         broker.call("advance", seconds=10)
@@ -179,7 +177,7 @@ def test_a_client_that_does_not_know_the_error_gets_its_topics_and_is_held(broke
     with contextlib.closing(Wire(broker)) as wire:
         made = wire.ask(creation("a", "b"), 5)
         assert [each.error_code for each in made.topics] == [0, 0]
-        assert 25_000 < made.throttle_time_ms <= 29_000
+        assert made.throttle_time_ms == 25_000
         wire.send(creation("c"), 5)
         assert wire.is_silent(broker)
 
@@ -200,7 +198,7 @@ def test_partitions_are_paid_for_when_they_are_added_and_when_they_go(broker, ad
     with contextlib.closing(Wire(broker)) as wire:
         grown = wire.ask(CreatePartitionsRequest(topics=more, timeout_ms=30_000), 3)
         assert grown.results[0].error_code == 0
-        assert 17_000 < grown.throttle_time_ms <= 19_000
+        assert grown.throttle_time_ms == 19_000
     gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="large")], timeout_ms=30_000)
     with contextlib.closing(Wire(broker)) as wire:
         refused = wire.ask(gone, 6)

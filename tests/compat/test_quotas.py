@@ -34,8 +34,8 @@ LEVELS: list[dict[str, str | None]] = [
 ]
 """The manual's table (4.9), the strongest first; None is the default."""
 
-LIMITS = [10_000 * level for level in range(1, 9)]
-"""Bytes a second of each: what is sent is many seconds' worth of any."""
+LIMITS = [40_000 * level for level in range(1, 9)]
+"""Bytes a second of each: what is sent is between two and twenty-five seconds' worth, the least and the most to wait for."""
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +181,9 @@ def taken(consumer: Consumer, count: int) -> list[int]:
 
 
 def test_who_is_throttled_is_in_the_log_once(broker: LocalBroker, admin: Admin) -> None:
-    admin.alter_client_quotas({"user": "alice", "client-id": "noisy"}, {PRODUCER: 12_345})
+    admin.alter_client_quotas({"user": "alice", "client-id": "noisy"}, {PRODUCER: 42_345})
     for _ in range(3):
         limit_of_producer(broker, "alice", "noisy")
     lines = [each for each in broker.log().splitlines() if "client noisy is throttled" in each]
     assert len(lines) == 1
-    assert "producer_byte_rate=12345 by the quota of user=alice, client-id=noisy" in lines[0]
+    assert "producer_byte_rate=42345 by the quota of user=alice, client-id=noisy" in lines[0]

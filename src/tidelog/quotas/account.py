@@ -12,8 +12,9 @@ from tidelog.quotas.config import QuotaConfig
 from tidelog.quotas.limits import REQUEST_PERCENTAGE, Group, Limit
 from tidelog.quotas.usage import Usage
 
-LONGEST_DELAY_S = 300.0
-"""Shorter than the time after which clients close an idle connection: a new one would know nothing of the delay."""
+LONGEST_DELAY_S = 25.0
+"""Many clients, librdkafka among them, do not wait by themselves: their next request waits here.  After half a minute they take
+it for lost, and send it again over a new connection, while the old one is still served when its time has come."""
 
 _log = logging.getLogger(__name__)
 
