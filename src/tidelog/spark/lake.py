@@ -148,6 +148,8 @@ class Lake:
                     "nothing of this one was added: run one at a time"
                 ) from None
             raise TidelogError(f"{self.path}: {error}") from None
+        except OSError as error:
+            raise TidelogError(f"{self.path} cannot be written: {error}") from None
         self.table.update_incremental()
         return self.table.version()
 

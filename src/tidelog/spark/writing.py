@@ -4,6 +4,7 @@ A task that dies leaves files that no commit names; `compact` removes them when 
 task that is tried again writes the same rows.
 """
 
+import errno
 import json
 import os
 import time
@@ -21,12 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.client.reading import PartitionReader
-from tidelog.errors import SettingsError
+from tidelog.errors import SettingsError, TidelogError
 from tidelog.spark.lake import DATA, LakeFile
 from tidelog.spark.planning import Range
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 DECODERS = ("raw", "json", "avro")
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
 _MOST_OPEN = 24
 """Hours that are written to at once; with more the one that was used least recently ends its file."""
 
@@ -86,8 +88,12 @@ def load_range(task: LoadTask) -> Loaded:
                 for hour, rows in _by_hour(decode(batch)):
                     files.write(hour, rows)
         return Loaded(wanted, files.close(), dict(windows))
-    except BaseException:
+    except BaseException as error:
         files.drop()
+        if isinstance(error, OSError) and error.errno in _DISK:
+            raise TidelogError(
+                f"{task.table} cannot be written: {error}; nothing of it becomes visible, and the next load goes on from here"
+            ) from None
         raise
 
 

@@ -14,6 +14,7 @@ With a Spark session the tasks run there, wherever its executors are; without on
 and needs no Java.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -256,6 +257,7 @@ def _here(tasks: list[LoadTask]) -> list[Loaded]:
 
 def _on(spark: "SparkSession") -> Run:
     """Tasks as rows of a frame, one a partition, so that it works over Spark Connect; records never enter the JVM."""
+    from pyspark.errors import PySparkException
 
     def run(tasks: list[LoadTask]) -> list[Loaded]:
         def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -267,9 +269,19 @@ def _on(spark: "SparkSession") -> Run:
                 yield pa.RecordBatch.from_arrays([pa.array(done, pa.string())], names=["done"])
 
         frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, "done string")
-        return [Loaded.from_text(row.done) for row in frame.collect()]
+        try:
+            rows = frame.collect()
+        except PySparkException as error:
+            raise TidelogError(f"a task of the load failed: {_reason(str(error))}") from error
+        return [Loaded.from_text(row.done) for row in rows]
 
     return run
+
+
+def _reason(text: str) -> str:
+    """The last line of a traceback that says what was wrong; Spark wraps many others around it."""
+    said = re.findall(r"^\s*(?:\w+\.)*([A-Z]\w+: .+)$", text, re.MULTILINE)
+    return said[-1] if said else text.splitlines()[0]
 
 
 def _place(done: Loaded) -> tuple[str, int, int, int]:
