@@ -20,8 +20,9 @@ from tidelog.errors import SettingsError, TidelogError
 from tidelog.schemas import AvroSerializer, RegistryClient
 from tidelog.schemas.local_registry import LocalRegistry
 from tidelog.spark import jobs, parquet_lake
+from tidelog.spark.failures import reason
 from tidelog.spark.jobs import auditing
-from tidelog.spark.jobs.loading import _Job, _reason
+from tidelog.spark.jobs.loading import _Job
 from tidelog.spark.lake import LoadRefused
 from tidelog.spark.writing import load_range
 
@@ -157,8 +158,8 @@ def seen(lake: str, format: str) -> list[int]:
 
 def test_what_spark_says_of_a_task_is_made_short() -> None:
     said = 'An exception was thrown:\nTraceback:\n  File "x.py", line 1, in f\ntidelog.errors.TidelogError: no room\n\tat org.X'
-    assert _reason(said) == "TidelogError: no room"
-    assert _reason("something else") == "something else"
+    assert reason(RuntimeError(said)) == "TidelogError: no room"
+    assert reason(RuntimeError("something else")) == "something else"
 
 
 # ------------------------------------------------------------------ the command

@@ -120,7 +120,14 @@ def run(arguments: argparse.Namespace) -> int:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise StartError(f"{error.name} is missing: pip install 'tidelog[spark]'") from None
-    return _ACTIONS[arguments.action](arguments) or 0
+    try:
+        return _ACTIONS[arguments.action](arguments) or 0
+    except Exception as error:  # Spark may be missing, and with it its exceptions
+        if not type(error).__module__.startswith("pyspark."):
+            raise
+        from tidelog.spark.failures import reason
+
+        raise TidelogError(reason(error)) from error
 
 
 _ANY_MASTER = "Spark's master (local[*]), or a Spark Connect server: sc://host:15002"
@@ -184,8 +191,6 @@ def _try_to_load(
     arguments: argparse.Namespace, topics: list[str], spark: "SparkSession | None"
 ) -> None:
     """A load that is to go on for days outlives brokers that are away, full disks and lost executors: nothing was committed."""
-    from pyspark.errors import PySparkException
-
     from tidelog.spark.lake import LoadRefused
     from tidelog.spark.planning import DataLost
 
@@ -193,7 +198,7 @@ def _try_to_load(
         _load_once(arguments, topics, spark)
     except (LoadRefused, DataLost, SettingsError):
         raise  # will be the same the next time
-    except (TidelogError, OSError, PySparkException) as error:
+    except (TidelogError, OSError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         print(f"tidelog: {said}; trying again", file=sys.stderr, flush=True)
 

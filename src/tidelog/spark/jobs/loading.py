@@ -14,7 +14,6 @@ With a Spark session the tasks run there, wherever its executors are; without on
 and needs no Java.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.client.times import parse_time
 from tidelog.errors import KafkaError, SettingsError, TidelogError
 from tidelog.spark.cluster import Brokers
+from tidelog.spark.failures import reason
 from tidelog.spark.jobs.auditing import LakeTier, LoadAudit
 from tidelog.spark.lakes import open_lake
 from tidelog.spark.options import SourceOptions, source_options
@@ -272,16 +272,10 @@ def _on(spark: "SparkSession") -> Run:
         try:
             rows = frame.collect()
         except PySparkException as error:
-            raise TidelogError(f"a task of the load failed: {_reason(str(error))}") from error
+            raise TidelogError(f"a task of the load failed: {reason(error)}") from error
         return [Loaded.from_text(row.done) for row in rows]
 
     return run
-
-
-def _reason(text: str) -> str:
-    """The last line of a traceback that says what was wrong; Spark wraps many others around it."""
-    said = re.findall(r"^\s*(?:\w+\.)*([A-Z]\w+: .+)$", text, re.MULTILINE)
-    return said[-1] if said else text.splitlines()[0]
 
 
 def _place(done: Loaded) -> tuple[str, int, int, int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
+from tidelog.spark.failures import reason
 from tidelog.spark.sessions import publish
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run_stream(
             return _follow(query, tell, committed)
         except StreamingQueryException as error:
             if _NO_PYTHON not in str(error):
-                raise TidelogError(str(error).splitlines()[0]) from error
+                raise TidelogError(reason(error)) from error
         finally:
             query.stop()
     raise TidelogError(f"Spark could not start the source's Python process in {_STARTS} attempts")
