@@ -44,7 +44,7 @@ FRONT_ENDS = 3
 WINDOW = "5s"
 WINDOW_MS = 5_000
 TIERS = "producer,live,mirror,offline,lake"
-PATIENCE = "3m"
+PATIENCE = "10m"
 SPARING = "spark.driver.memory=768m spark.ui.enabled=false spark.sql.shuffle.partitions=2"
 REPORT = """
 select topic, date_format(window(timestamp, '5 seconds').start, 'HH:mm:ss') window, count(*) events,
@@ -84,12 +84,16 @@ def main() -> int:
             each.start()
         say(f"{FRONT_ENDS} front ends send Avro events for {seconds:.0f} s")
         lake = str(logs / "lake")
-        watch(say, live, offline, fleet, mirror, stack, logs, load_command(lake, offline, registry))
+        words = load_command(lake, offline, registry)
+        load = watch(say, live, offline, fleet, mirror, lambda: Child(stack, logs / "load", words))
         last = max(each.last_ms for each in fleet)
         say(f"the front ends are done: {sum(each.sent for each in fleet):,} events sent")
         show_event(say, offline, registry)
         sent = sum(each.sent for each in fleet)
-        return audit(say, offline, last) or report(say, lake, sent, began)
+        if code := audit(say, offline, last):
+            return code
+        load.end()
+        return report(say, lake, sent, began)
 
 
 def mirror_command(live: LocalBroker, offline: LocalBroker, registry: LocalRegistry) -> list[str]:
@@ -193,30 +197,29 @@ def watch(
     offline: LocalBroker,
     fleet: list[FrontEnd],
     mirror: Child,
-    stack: ExitStack,
-    logs: Path,
-    load: list[str],
-) -> None:
+    start_load: Callable[[], Child],
+) -> Child:
     """A line now and then; Spark when there is something to load; and half-way an accident."""
     half = time.monotonic() + fleet[0]._seconds / 2
-    hurt = loading = False
+    hurt = False
+    load: Child | None = None
     with (
         Admin(bootstrap_servers=live.bootstrap) as here,
         Admin(bootstrap_servers=offline.bootstrap) as there,
     ):
-        while any(each.is_alive() for each in fleet):
+        while load is None or any(each.is_alive() for each in fleet):
             time.sleep(1.5)
             sent = sum(each.sent for each in fleet)
             say(f"sent {sent:7,}   live {held(here):7,}   offline {held(there):7,}")
-            if not loading and set(TOPICS) <= set(there.list_topics()):
-                loading = True
-                Child(stack, logs / "load", load)
+            if load is None and set(TOPICS) <= set(there.list_topics()):
+                load = start_load()
                 say("Spark loads the offline cluster into a lake, every two seconds")
             if not hurt and time.monotonic() > half:
                 hurt = True
                 mirror.kill()
                 mirror.start()
                 say("the mirror was killed with -9, and started again")
+    return load
 
 
 def held(admin: Admin) -> int:
@@ -260,7 +263,11 @@ def report(say: Say, lake: str, sent: int, began: float) -> int:
     say("asking the lake")
     words = ["spark", "sql", "--table", lake, "--json", *on_spark(), REPORT]
     command = [sys.executable, "-m", "tidelog", *words]
-    rows = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        say(f"the lake does not answer: {done.stderr}")
+        return 1
+    rows = json.loads(done.stdout)
     print(f"{'TOPIC':12} {'WINDOW':9} {'EVENTS':>7} {'MEMBERS':>8} {'AMOUNT':>12}")
     for row in rows:
         amount = "" if row["amount"] is None else f"{row['amount']:,.2f}"

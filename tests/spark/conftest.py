@@ -23,6 +23,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "2",
     "num.partitions": "2",
+    "log.retention.ms": "-1",  # times in the tests are of long ago
 }
 FAST = {
     "spark.sql.shuffle.partitions": "1",

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+import tidelog
 from tidelog import spark as ts
 from tidelog.spark import jobs
 
@@ -19,34 +20,31 @@ def job(spark: SparkSession, bootstrap: str, topic: str, directory: str) -> dict
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     lake, checkpoint, out = f"{directory}/lake", f"{directory}/checkpoint", f"{topic}-out"
     frame = spark.read.format("tidelog").options(**options).load()
-    total = frame.selectExpr("sum(cast(cast(value as string) as long)) total").collect()[0].total
+    sums = ("count(*) rows", "sum(cast(cast(value as string) as long)) total")
+    total = frame.selectExpr(*sums).collect()[0]
     windows = ts.windowed(frame, "10 seconds", by=["partition"], sums=["offset"])
-    loaded = jobs.load([topic], lake, kafka, spark=spark, max_offsets_per_commit=700)
+    loaded = jobs.load([topic], lake, kafka, spark=spark, max_offsets_per_commit=1000)
     table = jobs.table(spark, lake)
-    before = _count(spark, bootstrap, out)
+    before = _count(bootstrap, out)
     stream = spark.readStream.format("tidelog").options(**options)
     stream = stream.options(**ts.stream_options(checkpoint), startingOffsets="earliest")
     writer = stream.load().select("key", "value").writeStream.format("tidelog")
     writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", out)
     batches = jobs.run_stream(writer.option("checkpointLocation", checkpoint))
     return {
-        "rows": frame.count(),
-        "total": total,
+        "rows": total.rows,
+        "total": total.total,
         "windows": sorted([str(cell) for cell in row] for row in windows.collect()),
         "loaded": [step.rows for step in loaded.steps],
         "table": table.selectExpr("count(*) rows", "sum(offset) offsets").collect()[0].asDict(),
         "streamed": sum(each.rows for each in batches),
-        "written": _count(spark, bootstrap, out) - before,
+        "written": _count(bootstrap, out) - before,
     }
 
 
-def _count(spark: SparkSession, bootstrap: str, topic: str) -> int:
-    read = spark.read.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
-    return (
-        read.options(**{"subscribe": topic, "kafka.isolation.level": "read_committed"})
-        .load()
-        .count()
-    )
+def _count(bootstrap: str, topic: str) -> int:
+    found = tidelog.read(topic, bootstrap=bootstrap, isolation="read_committed", columns=["offset"])
+    return int(found.num_rows)
 
 
 if __name__ == "__main__":

@@ -44,14 +44,14 @@ def environment(**more: str) -> dict[str, str]:
 class JavaProcess:
     """A class of Spark's that runs until it is ended, with all that it has started."""
 
-    def __init__(self, log: Path, *command: str) -> None:
+    def __init__(self, log: Path, *command: str, memory: str = "256m") -> None:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [str(_HOME / "bin" / "spark-class"), *command],
                 stdout=output,
                 stderr=output,
-                env=environment(SPARK_DAEMON_MEMORY="256m", SPARK_DAEMON_JAVA_OPTS=_SPARING),
+                env=environment(SPARK_DAEMON_MEMORY=memory, SPARK_DAEMON_JAVA_OPTS=_SPARING),
                 start_new_session=True,
             )
 
@@ -142,6 +142,7 @@ class ConnectServer:
             *("org.apache.spark.deploy.SparkSubmit", "--class", name, "--master", self._master),
             *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
             "spark-internal",
+            memory="640m",
         )
         try:
             port = self._process.wait_for(r"Spark Connect server started at: \S*?:(\d+)")

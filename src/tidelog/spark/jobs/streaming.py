@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1
 _NO_PYTHON = "failed to connect back"
-_STARTS = 5
+_STARTS = 20
 
 
 @dataclass(frozen=True, slots=True)
