@@ -71,6 +71,25 @@ def test_windows_of_every_kind(spark: SparkSession) -> None:
         ts.windowed(frame, "1 minute", by=["itme"])
 
 
+def test_fields_of_json_with_and_without_a_schema_id(spark: SparkSession) -> None:
+    rows = [
+        (b"k", b'{"item": "a"}'),
+        (None, b'\0\0\0\0\1{"item": "b"}'),
+        (b"k", b"poison"),
+        (b"k", None),
+    ]
+    frame = spark.createDataFrame(
+        [(*row, at(0)) for row in rows], "key binary, value binary, timestamp timestamp"
+    )
+    found = ts.fields(frame, "item string").collect()
+    assert [(row.key, row.item) for row in found] == [
+        ("k", "a"),
+        (None, "b"),
+        ("k", None),
+        ("k", None),
+    ]
+
+
 def test_joins_say_what_is_wrong(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(at(0), "a")], "timestamp timestamp, item string")
     with pytest.raises(SettingsError, match="the right has no column 'item'"):

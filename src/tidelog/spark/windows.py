@@ -24,11 +24,15 @@ LATE = "10 minutes"
 
 
 def fields(frame: "DataFrame", schema: str) -> "DataFrame":
-    """The fields of JSON values as columns, beside the record's key (as text) and time; what is no JSON has nulls."""
+    """The fields of JSON values as columns, beside the record's key (as text) and time; what is no JSON has nulls.
+
+    Values with a schema id of a registry in front are taken as well: no JSON begins with a zero.
+    """
+    text = F.expr("if(startswith(value, x'00'), substring(value, 6), value)").cast("string")
     parsed = frame.select(
         F.col("key").cast("string").alias("key"),
         TIME,
-        F.from_json(F.col("value").cast("string"), schema).alias("fields"),
+        F.from_json(text, schema).alias("fields"),
     )
     # A field of the same name goes before the record's own.
     inside = set(parsed.select("fields.*").columns)

@@ -29,6 +29,8 @@ from tidelog.spark.planning import Range
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 DECODERS = ("raw", "json", "avro")
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_FRAME = 5
+"""Bytes of a schema id with its magic zero."""
 _MOST_OPEN = 24
 """Hours that are written to at once; with more the one that was used least recently ends its file."""
 
@@ -142,7 +144,8 @@ def _with(rows: pa.RecordBatch, texts: Any, errors: Any) -> pa.RecordBatch:
 
 
 def _json_text(value: bytes) -> str:
-    text = value.decode()
+    """The JSON, without the schema id that may be in front of it: no JSON begins with a zero."""
+    text = (value[_FRAME:] if value[:1] == b"\0" else value).decode()
     json.loads(text)
     return text
 
