@@ -34,12 +34,23 @@ def to_topic(
     key: Sequence[str] = (),
     mode: str = "append",
 ) -> "DataStreamWriter":
-    """A writer whose query puts each row into a topic."""
+    """A writer whose query puts each row into a topic; with mode "update" also rows that are not final, again and again."""
     value = F.to_json(F.struct(*frame.columns)).alias("value")
     named = F.to_json(F.struct(*key)) if key else F.lit(None).cast("string")
     options = {f"kafka.{name}": text for name, text in kafka.items()}
-    writer = frame.select(named.alias("key"), value).writeStream.format("tidelog").outputMode(mode)
-    return writer.options(**options, topic=topic, checkpointLocation=checkpoint)
+    rows = frame.select(named.alias("key"), value)
+    if mode == "append":
+        writer = rows.writeStream.format("tidelog").options(**options, topic=topic)
+    else:
+        # Spark lets a Python sink only append.
+        options |= {"topic": topic, "sinkId": stream_id(checkpoint)}
+
+        def write(batch: "DataFrame", number: int) -> None:
+            made = batch.write.format("tidelog").mode("append").options(**options)
+            made.option("batchId", str(number)).save()
+
+        writer = rows.writeStream.foreachBatch(write)
+    return writer.outputMode(mode).option("checkpointLocation", checkpoint)
 
 
 def to_table(frame: "DataFrame", path: str, checkpoint: str) -> "DataStreamWriter":

@@ -89,7 +89,8 @@ def compact(
     fewest = before
     for wanted in _closed(found, datetime.now(UTC) - min_age):
         if dry_run:
-            fewest -= max(0, len(found.file_uris(wanted)) - 1)
+            place = "/".join(f"{name}={value}" for name, _, value in wanted)
+            fewest -= max(0, sum(f"/{place}/" in each for each in found.file_uris()) - 1)
         else:
             found.optimize.compact(wanted, target_size=target_mb * 1024 * 1024)
             found.update_incremental()
