@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.authorizer import OPEN, Authorizer
 from tidelog.broker.refusals import Refusals
+from tidelog.broker.request_times import Requests
 from tidelog.clock import Clock
 from tidelog.cluster.partitions import Partitions
 from tidelog.network.peer import Peer, Principal
@@ -52,6 +53,8 @@ class Services:
     """Of what followers that catch up may have."""
     refusals: Refusals = field(default_factory=Refusals)
     """Batches that may be tried again, and until then hold up those behind them."""
+    requests: Requests = field(default_factory=Requests)
+    """How many there were, and how long they took."""
     authorizer: Authorizer = OPEN
     """Who may do what."""
     handlers: "Handlers" = field(default_factory=lambda: _handlers())

@@ -188,6 +188,7 @@ class Replicas:
             found,
             flusher=self._flusher,
             surroundings=self._replication.surroundings,
+            traffic=self._partitions.traffic.of(topic.name),
         )
         self._partitions.add(partition)
         return partition

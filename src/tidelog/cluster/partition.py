@@ -25,6 +25,7 @@ from tidelog.cluster.commits import Commits, Then
 from tidelog.cluster.image import PartitionState
 from tidelog.cluster.replica import UNKNOWN_EPOCH, Followers
 from tidelog.cluster.surroundings import Surroundings, Watcher
+from tidelog.cluster.traffic import Traffic
 from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -37,7 +38,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.names import TopicPartition
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import LOG_OVERHEAD, BatchHeader
 from tidelog.records.validate import Rules
 from tidelog.storage import gathering
 from tidelog.storage.config import LogConfig
@@ -81,6 +82,7 @@ class Partition:
         "replica_watchers",
         "topic",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -94,12 +96,15 @@ class Partition:
         *,
         flusher: Flusher,
         surroundings: Surroundings | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """With a leader epoch this broker leads the partition, alone; else it is told later what it is."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
+        self.traffic = Traffic() if traffic is None else traffic
+        """Of the topic; shared with its other partitions."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = UNKNOWN_EPOCH
         """Of the last state that was taken over.  Invariant: never goes back."""
@@ -180,7 +185,10 @@ class Partition:
                     surroundings.broker_id, surroundings.max_lag_ms, surroundings.eligible
                 )
             now_ms, start = surroundings.now_ms(), self.epoch_start_offset
+            before = followers.isr
             followers.assign(state, now_ms, log.log_end_offset, start, afresh=afresh)
+            if not afresh:
+                self._isr_settled(before, followers.isr)
             self._tell_followers()
         else:
             if self.followers is not None:
@@ -231,9 +239,15 @@ class Partition:
         ):
             return
         self.partition_epoch = state.partition_epoch
+        before = followers.isr
         followers.settle(state.isr, state.partition_epoch)
+        self._isr_settled(before, followers.isr)
         self._tell_followers()
         self.maybe_advance()
+
+    def _isr_settled(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        if before and set(before) != set(after) and self._surroundings is not None:
+            self._surroundings.isr_changed(self, before, after)
 
     # ------------------------------------------------------------------ writing
 
@@ -274,6 +288,9 @@ class Partition:
                 self._start_flush()  # the one of the first time failed
             return appended
         self._unseen_bytes += header.length
+        traffic = self.traffic
+        traffic.messages_in += header.count
+        traffic.bytes_in += header.length + LOG_OVERHEAD
         if self._flush is None:
             if log.flush_due():
                 self._start_flush()
@@ -303,6 +320,9 @@ class Partition:
         """
         base_offset = gathering.append(self.log, gathered, self.leader_epoch)
         self._unseen_bytes += gathered.size_bytes
+        traffic = self.traffic
+        traffic.messages_in += gathered.records
+        traffic.bytes_in += gathered.size_bytes
         self._follow_log_end()
         if self.replica_watchers:
             self._wake(self.replica_watchers, gathered.size_bytes)
@@ -331,6 +351,11 @@ class Partition:
         """The first offset that any replica on a live broker still has."""
         own = self.log.log_start_offset
         return own if self.followers is None else self.followers.low_watermark(own)
+
+    @property
+    def waiting_produces(self) -> int:
+        """How many answers to producers wait here for a commit or a flush."""
+        return len(self._commits) + len(self._flushes)
 
     @property
     def is_flushing(self) -> bool:
@@ -451,7 +476,7 @@ class Partition:
             self.maybe_advance()  # one who was about to join may have been given up
             return False
         followers.propose(tuple(each for each in followers.isr if each not in lagging))
-        _log.info("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
+        _log.debug("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
         surroundings.propose(self)
         return True
 
@@ -472,6 +497,7 @@ class Partition:
         if len(batches):
             self._unseen_bytes += len(batches)
             log.append_as_follower(batches)
+            self.traffic.replication_bytes_in += len(batches)
         committed = min(high_watermark, log.log_end_offset)
         if committed > log.high_watermark:
             self._advance(committed)

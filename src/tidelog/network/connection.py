@@ -34,7 +34,7 @@ from .flow import (
 )
 from .hub import Hub
 from .outbox import send_some
-from .peer import Peer
+from .peer import Peer, Probe
 
 _log = logging.getLogger(__name__)
 _LENGTH = Packer(">i")
@@ -70,6 +70,7 @@ class Connection:
         "_muted",
         "_need",
         "_out",
+        "_probe",
         "_reading",
         "_serving",
         "_sock",
@@ -112,6 +113,8 @@ class Connection:
         # Sending.
         self._out: list[Piece] = []
         self._writing = False
+        self._probe: Probe | None = None
+        """Wants to know when what is owed is sent."""
 
         peer.connection = self
         hub.add(self)
@@ -133,6 +136,20 @@ class Connection:
         self._pause_reading()
         if self.idle and not self._serving:
             self.close()
+
+    @property
+    def arrived_at(self) -> float:
+        """When the loop saw what is being served."""
+        return self._hub.arrived_at
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being served."""
+        return len(self._turns) if self._turns else int(self._muted)
+
+    def watch(self, probe: Probe) -> None:
+        """Tell `probe` when what is owed is sent; one at a time is enough."""
+        self._probe = probe
 
     def hold(self, seconds: float) -> None:
         """Serve no later request for so long; what was answered goes out at once."""
@@ -181,6 +198,8 @@ class Connection:
             hub.memory.wait(self, self._resume)
             return
         self.seen = hub.tick
+        if not hub.to_send:
+            hub.arrived_at = hub.now()
         try:
             if self._need:
                 count = self._receive_large()
@@ -438,11 +457,17 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; the loop tells when it takes more."""
+        probe = self._probe
+        if probe is not None and not self._writing:
+            probe.sending()
         try:
             done = self._send_some()
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return
+        if done and probe is not None:
+            self._probe = None
+            probe.sent()
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)

@@ -123,6 +123,7 @@ class Listener:
 
     def _connect(self, sock: socket.socket, remote: Address) -> None:
         if not self._hub.admission.admit(remote.host):
+            self._hub.refused += 1
             _log.warning("refused a connection from %s: max.connections.per.ip", remote)
             sock.close()
             return

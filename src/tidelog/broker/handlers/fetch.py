@@ -69,6 +69,7 @@ def fetch(
     reading.rack = parts[10]
     if isinstance(reading, ReplicaReading):
         reading.follower = replica_id, replica_epoch
+        services.requests.fetch_follower.count += 1
     if guarded and replica_id < 0:
         reading.hide()
     reading.read()
