@@ -6,9 +6,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.authorizer import OPEN, Authorizer
+from tidelog.broker.late import Late
 from tidelog.broker.refusals import Refusals
 from tidelog.broker.request_times import Requests
 from tidelog.clock import Clock
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs i
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.producer_ids import ProducerIds
     from tidelog.broker.settings import BrokerSettings
+    from tidelog.broker.telemetry import Telemetry
     from tidelog.cluster.control import Control
     from tidelog.cluster.image import Image
     from tidelog.cluster.throttle import Throttle
@@ -51,6 +53,8 @@ class Services:
     fetch_sessions: "FetchSessions"
     leader_throttle: "Throttle"
     """Of what followers that catch up may have."""
+    telemetry: "Telemetry" = field(default_factory=lambda: cast("Telemetry", Late(_no_telemetry)))
+    """What clients tell of themselves."""
     refusals: Refusals = field(default_factory=Refusals)
     """Batches that may be tried again, and until then hold up those behind them."""
     requests: Requests = field(default_factory=Requests)
@@ -92,6 +96,10 @@ class Context:
     def check(self, operation: Operation, resource: Resource) -> None:
         """Raise the authorisation error of the resource for who may not do this."""
         self.broker.authorizer.check(self.peer, operation, resource)
+
+
+def _no_telemetry() -> "Telemetry":
+    raise AssertionError("this broker was put together without telemetry")
 
 
 def _handlers() -> "Handlers":

@@ -21,7 +21,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct as Packer
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tidelog.broker.context import Context, Services
 from tidelog.broker.permissions import Allow
@@ -246,7 +246,14 @@ class Dispatcher:
             from tidelog.broker.produce_runs import produce_run  # which imports the handler
 
             self._produce_run = produce_run
-        return self._produce_run(self._services, buffer, pos, end)
+        stop, answers = self._produce_run(self._services, buffer, pos, end)
+        produce = self._services.requests.produce
+        if stop > pos and produce.count >= produce.sample_at:
+            # One measurement stands for the whole run, all of which is answered together.
+            now = self._services.clock.monotonic
+            probe = Probe(produce, produce.next_sample(), now, peer.arrived_at, peer.arrived_at)
+            return stop, cast(bytes | Deferred, probe.served(answers, peer, produce))
+        return stop, answers
 
     def _measured(self, times: ApiTimes, peer: Peer, frame: memoryview) -> Answer:
         """Serve a request, and see how long it takes."""

@@ -111,12 +111,18 @@ class Probe:
     __slots__ = ("_arrived", "_begun", "_done", "_now", "_ready", "_sending", "_times", "_weight")
 
     def __init__(
-        self, times: ApiTimes, weight: int, now: Callable[[], float], arrived: float
+        self,
+        times: ApiTimes,
+        weight: int,
+        now: Callable[[], float],
+        arrived: float,
+        begun: float = 0.0,
     ) -> None:
+        """What began in the past says when it did."""
         self._times = times
         self._weight = weight
         self._now = now
-        self._begun = self._done = self._ready = self._sending = now()
+        self._begun = self._done = self._ready = self._sending = begun or now()
         self._arrived = arrived or self._begun
 
     def served(self, answer: Answer, peer: Peer, times: ApiTimes) -> Answer:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.broker import kafka_names
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
+from tidelog.broker.monitoring_config import MonitoringConfig
 from tidelog.cluster.config import ClusterConfig
 from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.coordination.groups.config import GroupConfig
@@ -168,6 +169,7 @@ class BrokerSettings:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
     unused: tuple[str, ...] = ()
@@ -188,8 +190,10 @@ class BrokerSettings:
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
         if "broker" in sections:
-            cluster = sections.get("cluster") or ClusterConfig()
-            wrong += _contradictions(cls(broker=sections["broker"], cluster=cluster))
+            others = {
+                each: sections[each] for each in ("cluster", "monitoring") if each in sections
+            }
+            wrong += _contradictions(cls(broker=sections["broker"], **others))
         if wrong:
             raise SettingsError("; ".join(wrong))
         return cls(
@@ -218,6 +222,11 @@ class BrokerSettings:
     def advertised(self) -> list[Listener]:
         return parse_listeners("advertised.listeners", self.broker.advertised_listeners)
 
+    def metrics_listener(self) -> Listener | None:
+        """Where metrics are served; None for nowhere."""
+        where = self.monitoring.listener
+        return parse_listeners("metrics.listener", [where])[0] if where else None
+
     def value_of(self, setting_name: str) -> Any:
         """The value in force of a setting, by its main name."""
         section, each = declarations()[setting_name]
@@ -234,6 +243,7 @@ SECTIONS: dict[str, type[Section]] = {
     "replication": ReplicationConfig,
     "cluster": ClusterConfig,
     "security": SecurityConfig,
+    "monitoring": MonitoringConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
@@ -268,7 +278,7 @@ def _not_known(name: str) -> str:
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:
-    for check in (settings.listeners, settings.advertised):
+    for check in (settings.listeners, settings.advertised, settings.metrics_listener):
         try:
             check()
         except SettingsError as error:

@@ -55,6 +55,9 @@ def plans(settings: BrokerSettings, count: int) -> list[Plan]:
             "metastore": metastore,
             "listeners": _shifted(settings.listeners(), turn),
         }
+        metrics = settings.metrics_listener()
+        if metrics is not None:
+            given["metrics.listener"] = _shifted([metrics], turn).partition("://")[2]
         if settings.advertised():
             given["advertised.listeners"] = _shifted(settings.advertised(), turn)
         made.append(Plan(first + turn, given))
@@ -155,6 +158,7 @@ class Supervisor:
         command = [sys.executable, "-m", "tidelog", "serve", "--until-eof"]
         command += ["--log-level", arguments.log_level, "--ready-file", str(ready)]
         command += ["--config", arguments.config] if arguments.config else []
+        command += ["--metrics", "off"] if arguments.metrics == "off" else []
         for each in arguments.settings or ():
             command += ["-X", each]
         for name, value in plan.settings.items():
