@@ -85,6 +85,8 @@ class Handler:
     before_login: bool = False
     controller: bool = False
     """Whether only the controller can answer: other brokers hand the request on."""
+    here: Callable[[Any], bool] | None = None
+    """Of those, the requests that are for the broker that was asked all the same."""
 
     api_key: int = field(init=False)
     flexible_from: int = field(init=False)
@@ -114,6 +116,7 @@ def handles(
     advertised: str | None = None,
     before_login: bool = False,
     controller: bool = False,
+    here: Callable[[Any], bool] | None = None,
 ) -> Callable[[Callable[[Any, Context], Any]], Handler]:
     """Make a function or coroutine `(request, ctx) -> response` the handler of `request`."""
 
@@ -126,6 +129,7 @@ def handles(
             allow,
             before_login=before_login,
             controller=controller,
+            here=here,
         )
 
     return make
@@ -232,7 +236,11 @@ class Dispatcher:
         request, _ = decode(handler.request, bytes(frame), pos, version)
         client_id = _client_id(frame, client_bytes)
         ctx = Context(self._services, peer, version, correlation_id, client_id)
-        if handler.controller and not self._services.controller.is_active:
+        if (
+            handler.controller
+            and not self._services.controller.is_active
+            and not (handler.here is not None and handler.here(request))
+        ):
             return self._at_controller(handler, request, ctx, bytes(frame))
         return self._run(handler, request, ctx)
 

@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -23,6 +22,7 @@ from tidelog import kernel
 from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli import _logs
 from tidelog.cli._options import BOOTSTRAP
 from tidelog.cli._ready import announce
 from tidelog.cli._registry_child import add_option, registry_beside
@@ -44,7 +44,6 @@ _HIGHEST_PORT = 65535
 _MOST_BROKERS = 100
 _OPEN_FILES_MAX = 1 << 20
 _GC_THRESHOLDS = (50_000, 20, 50)
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,14 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where /metrics, /healthz and /readyz are; `off` for nowhere "
         "(127.0.0.1, and the broker's port plus 312: 9404 for 9092)",
     )
-    levels = ["debug", "info", "warning", "error"]
-    add("--log-level", metavar="LEVEL", default="info", choices=levels, help=", ".join(levels))
+    _logs.add_options(parser, "info")
     add_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
-    logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _logs.set_up(arguments, broker=settings.broker.broker_id)
     if arguments.brokers:
         from tidelog.cli._supervisor import Supervisor, plans
 

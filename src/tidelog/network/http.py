@@ -20,6 +20,7 @@ _HEAD_BYTES = 8 * 1024
 _CONNECTIONS = 32
 _REQUEST_S = 10.0
 """Until the request is there, and again until its answer is taken."""
+_BUSY_S = 1.0
 _STATUS = {
     200: "OK",
     400: "Bad Request",
@@ -68,6 +69,8 @@ class HttpServer:
         self._connections.add(task)
         try:
             if len(self._connections) > _CONNECTIONS:
+                async with asyncio.timeout(_BUSY_S):  # what is not read would take the answer with it
+                    await reader.read(_HEAD_BYTES)
                 page, whole = Page(503, b"too many connections\n"), True
             else:
                 page, whole = await self._answer(reader)
