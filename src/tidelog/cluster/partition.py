@@ -38,7 +38,7 @@ from tidelog.errors import (
     UnknownServerError,
 )
 from tidelog.names import TopicPartition
-from tidelog.records.batch import LOG_OVERHEAD, BatchHeader
+from tidelog.records.batch import BatchHeader
 from tidelog.records.validate import Rules
 from tidelog.storage import gathering
 from tidelog.storage.config import LogConfig
@@ -62,6 +62,7 @@ class Partition:
     __slots__ = (
         "_commits",
         "_config",
+        "_counted",
         "_deletions",
         "_flush",
         "_flusher",
@@ -105,6 +106,8 @@ class Partition:
         self.log = log
         self.traffic = Traffic() if traffic is None else traffic
         """Of the topic; shared with its other partitions."""
+        self._counted = log.log_end_offset, log.appended_bytes
+        """Up to where what was written is part of `traffic`, while this broker leads."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = UNKNOWN_EPOCH
         """Of the last state that was taken over.  Invariant: never goes back."""
@@ -173,6 +176,8 @@ class Partition:
         assert surroundings is not None
         assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
         afresh = self.not_leading is not None
+        if afresh:
+            self._counted = log.log_end_offset, log.appended_bytes
         if afresh or state.leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self._own_end = log.log_end_offset
         self.leader, self.leader_epoch = surroundings.broker_id, state.leader_epoch
@@ -216,7 +221,16 @@ class Partition:
         self.gone = error
         self._resign(error)
 
+    def count_in(self) -> None:
+        """Add what was written since the last time to `traffic`: a log knows how much it has grown, an append need not say so."""
+        if self.not_leading is None:
+            log, (offset, size) = self.log, self._counted
+            self._counted = log.log_end_offset, log.appended_bytes
+            self.traffic.messages_in += self._counted[0] - offset
+            self.traffic.bytes_in += self._counted[1] - size
+
     def _resign(self, error: KafkaError) -> None:
+        self.count_in()
         self.not_leading = error
         self.followers = None
         self._fail_commits(error)
@@ -288,9 +302,6 @@ class Partition:
                 self._start_flush()  # the one of the first time failed
             return appended
         self._unseen_bytes += header.length
-        traffic = self.traffic
-        traffic.messages_in += header.count
-        traffic.bytes_in += header.length + LOG_OVERHEAD
         if self._flush is None:
             if log.flush_due():
                 self._start_flush()
@@ -320,9 +331,6 @@ class Partition:
         """
         base_offset = gathering.append(self.log, gathered, self.leader_epoch)
         self._unseen_bytes += gathered.size_bytes
-        traffic = self.traffic
-        traffic.messages_in += gathered.records
-        traffic.bytes_in += gathered.size_bytes
         self._follow_log_end()
         if self.replica_watchers:
             self._wake(self.replica_watchers, gathered.size_bytes)

@@ -1,7 +1,9 @@
-"""What goes through the partitions of a topic: plain integers, added to once for a batch or an answer, never for a record.
+"""What goes through the partitions of a topic: plain integers, added to once for an answer, never for a record.
 
     traffic = topics.of("orders")        # shared by all partitions of the topic that are here
-    traffic.messages_in += 100
+    traffic.bytes_out += region.length
+
+What producers write is not even counted for a batch: logs know how much they have grown (`Partition.count_in`).
 
 The numbers of a topic that is deleted, or that has moved away, stay in those of the broker: a sum never goes back.
 """
@@ -15,7 +17,7 @@ class Traffic:
     """Of one topic, since the broker's start."""
 
     messages_in: int = 0
-    """From producers."""
+    """From producers, at the last look."""
     bytes_in: int = 0
     bytes_out: int = 0
     """To consumers."""

@@ -70,7 +70,7 @@ class Connection:
         "_muted",
         "_need",
         "_out",
-        "_probe",
+        "_probes",
         "_reading",
         "_serving",
         "_sock",
@@ -113,8 +113,8 @@ class Connection:
         # Sending.
         self._out: list[Piece] = []
         self._writing = False
-        self._probe: Probe | None = None
-        """Wants to know when what is owed is sent."""
+        self._probes: list[Probe] | None = None
+        """Want to know when what is owed is sent."""
 
         peer.connection = self
         hub.add(self)
@@ -148,8 +148,10 @@ class Connection:
         return len(self._turns) if self._turns else int(self._muted)
 
     def watch(self, probe: Probe) -> None:
-        """Tell `probe` when what is owed is sent; one at a time is enough."""
-        self._probe = probe
+        """Tell `probe` when what is owed is sent."""
+        if self._probes is None:
+            self._probes = []
+        self._probes.append(probe)
 
     def hold(self, seconds: float) -> None:
         """Serve no later request for so long; what was answered goes out at once."""
@@ -457,17 +459,19 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; the loop tells when it takes more."""
-        probe = self._probe
-        if probe is not None and not self._writing:
-            probe.sending()
+        probes = self._probes
+        if probes is not None and not self._writing:
+            for probe in probes:
+                probe.sending()
         try:
             done = self._send_some()
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return
-        if done and probe is not None:
-            self._probe = None
-            probe.sent()
+        if probes is not None and done:
+            self._probes = None
+            for probe in probes:
+                probe.sent()
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)

@@ -38,6 +38,7 @@ class Census:
     def add(self, partition: Partition) -> None:
         if partition.not_leading is not None:
             return
+        partition.count_in()
         self.leaders += 1
         self.waiting_produces += partition.waiting_produces
         followers = partition.followers

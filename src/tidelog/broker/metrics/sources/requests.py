@@ -107,7 +107,7 @@ def collect(sight: Sight) -> Iterator[Found]:
             [
                 Row((each.name,), each.phases[phase], None if phase == "throttle" else count)
                 for each, count in counts
-                if each.name != "Fetch" and each.phases["total"].count
+                if each.name != "Fetch"
             ],
         )
     yield THROTTLED.rows(((name,), count) for name, count in list(requests.throttled.items()))
