@@ -1,5 +1,6 @@
 """Telemetry of clients (KIP-714): who may send what and when, and what is read out of it."""
 
+import contextlib
 import struct
 from dataclasses import replace
 from uuid import UUID
@@ -27,7 +28,11 @@ ID = UUID(int=7)
 
 def field(number: int, value: bytes) -> bytes:
     assert len(value) < 1 << 14
-    size = bytes([len(value)]) if len(value) < 128 else bytes([len(value) & 127 | 128, len(value) >> 7])
+    size = (
+        bytes([len(value)])
+        if len(value) < 128
+        else bytes([len(value) & 127 | 128, len(value) >> 7])
+    )
     return bytes([number << 3 | 2]) + size + value
 
 
@@ -77,20 +82,16 @@ def test_gauges_and_sums_are_read():
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused_and_nothing_else(data):
-    try:
+    with contextlib.suppress(ProtocolError):
         points(data, 100)
-    except ProtocolError:
-        pass
 
 
 @given(st.data())
 def test_a_cut_message_is_refused_or_read_in_part(data):
     whole = message("a.rate", double(2.5, attribute("node", "1")))
     cut = data.draw(st.integers(0, len(whole) - 1))
-    try:
+    with contextlib.suppress(ProtocolError):
         assert len(points(whole[:cut], 10)) <= 1
-    except ProtocolError:
-        pass
 
 
 @pytest.mark.parametrize("codec", list(Codec))

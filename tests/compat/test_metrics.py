@@ -50,7 +50,9 @@ def used() -> Iterator[tuple[LocalBroker, str]]:
     with LocalBroker(settings=SETTINGS) as broker:
         config = {"bootstrap.servers": broker.bootstrap}
         admin = AdminClient(config)
-        for done in admin.create_topics([NewTopic("orders", 2, 1), NewTopic("idle", 1, 1)]).values():
+        for done in admin.create_topics(
+            [NewTopic("orders", 2, 1), NewTopic("idle", 1, 1)]
+        ).values():
             done.result()
         producer = ck.Producer({**config, "linger.ms": 5, "enable.metrics.push": True})
         for number in range(60):
@@ -98,7 +100,9 @@ def test_messages_bytes_and_requests_are_counted_exactly(used):
     assert produced == found["kafka_server_brokertopicmetrics_totalproducerequests_total"] > 0
     assert found.of("kafka_network_requestmetrics_requests_total", request="CreateTopics") == 1
     fetches = found.of("kafka_network_requestmetrics_requests_total", request="Fetch")
-    assert fetches == found.of("kafka_network_requestmetrics_requests_total", request="FetchConsumer")
+    assert fetches == found.of(
+        "kafka_network_requestmetrics_requests_total", request="FetchConsumer"
+    )
     assert frozenset({("request", "FetchFollower")}) not in requests
     assert found["kafka_server_replicamanager_partitioncount"] == 4
     assert found["kafka_server_replicamanager_leadercount"] == 4
@@ -192,7 +196,9 @@ def test_the_dashboard_names_only_metrics_that_exist(used):
     queries = [
         target["expr"] for panel in board["panels"] for target in panel.get("targets", ())
     ] + [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
-    named = {name for each in queries for name in re.findall(r"\b(?:kafka|tidelog|process)_\w+", each)}
+    named = {
+        name for each in queries for name in re.findall(r"\b(?:kafka|tidelog|process)_\w+", each)
+    }
     assert len(named) > 40
     found = scrape(used[1])
     known = set(re.findall(r"^# TYPE (\S+)", found.text, re.MULTILINE)) | found.names

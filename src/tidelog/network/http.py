@@ -69,7 +69,9 @@ class HttpServer:
         self._connections.add(task)
         try:
             if len(self._connections) > _CONNECTIONS:
-                async with asyncio.timeout(_BUSY_S):  # what is not read would take the answer with it
+                async with asyncio.timeout(
+                    _BUSY_S
+                ):  # what is not read would take the answer with it
                     await reader.read(_HEAD_BYTES)
                 page, whole = Page(503, b"too many connections\n"), True
             else:

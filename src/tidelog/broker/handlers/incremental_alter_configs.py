@@ -50,9 +50,10 @@ async def incremental_alter_configs(
             outcomes.append(None)
         except KafkaError as error:
             outcomes.append(error)
-    altered = await alter_allowed(wanted, ctx, validate_only=request.validate_only)
-    for position, outcome in zip(good, altered, strict=True):
-        outcomes[position] = outcome
+    if wanted:
+        altered = await alter_allowed(wanted, ctx, validate_only=request.validate_only)
+        for position, outcome in zip(good, altered, strict=True):
+            outcomes[position] = outcome
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
