@@ -62,6 +62,7 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/dashboard.py --check
 
 peers: .peers/installed
 
@@ -73,6 +74,7 @@ bench: .venv/dev
 
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/dashboard.py
 
 fuzz: .venv/dev
 	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
@@ -109,7 +111,8 @@ clean:
 	@$(PIP) --group dev
 	@touch $@
 
-.peers/installed: scripts/peers.sh scripts/zookeeper.sh
+.peers/installed: scripts/peers.sh scripts/zookeeper.sh scripts/prometheus.sh
 	scripts/peers.sh
 	scripts/zookeeper.sh
+	scripts/prometheus.sh
 	touch $@

@@ -76,6 +76,7 @@ def produce_run(
     written = list(groups.values())
     for group in written:
         _append(services, group)
+    services.requests.produce.count += len(found)
     waiting = [each for each in written if each.waits]
     if not waiting:
         return stop, _joined(found, written)
