@@ -6,7 +6,7 @@ They are made when first used and kept, because a login costs; what blocks (the 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
 from tidelog.audit.ledger import Ledger
@@ -58,6 +58,8 @@ class Clients:
         )
         self.payloads = Payloads(self.registry)
         self.sampler = Sampler(self.admin)
+        self._closing: set[asyncio.Task[None]] = set()
+        """Consumers that are no longer needed."""
         self._producer: AsyncProducer | None = None
         self._audit: AuditReader | None = None
         self._auditing: asyncio.Task[Ledger] | None = None
@@ -72,10 +74,18 @@ class Clients:
             self._producer = AsyncProducer({**self._config, **_PRODUCER})
         return self._producer
 
-    def consumer(self, *, committed: bool) -> AsyncConsumer:
-        """A consumer of its own for one request; to be closed."""
+    @contextlib.asynccontextmanager
+    async def consumer(self, *, committed: bool) -> AsyncIterator[AsyncConsumer]:
+        """A consumer of its own for one request."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        return AsyncConsumer({**self._config, **_CONSUMER, "isolation.level": isolation})
+        consumer = AsyncConsumer({**self._config, **_CONSUMER, "isolation.level": isolation})
+        try:
+            yield consumer
+        finally:
+            # Not awaited here: who went away in the middle of a tail has cancelled whatever would be.
+            task = asyncio.ensure_future(consumer.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def with_registry(self, ask: Callable[[RegistryClient], T]) -> T:
         """What the registry says, asked in a thread."""
@@ -108,6 +118,7 @@ class Clients:
     async def close(self) -> None:
         """Let go of everything; what fails now is of no use to anybody."""
         await self.sampler.stop()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         if self._auditing is not None:
             with contextlib.suppress(asyncio.CancelledError, TidelogError):
                 await self._auditing

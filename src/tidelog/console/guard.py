@@ -78,11 +78,8 @@ class Guard:
         if refusal is not None:
             await _refuse(sending, *refusal)
             return
-        bounded = _Bounded(receive)
-        try:
-            await self._application(scope, bounded.receive, sending)
-        except _TooLarge:
-            await _refuse(sending, *_too_large())
+        bounded = _Bounded(receive, sending)
+        await self._application(scope, bounded.receive, bounded.send)
 
     def _refusal(
         self, scope: Scope, headers: dict[bytes, str], is_api: bool
@@ -132,11 +129,13 @@ class _TooLarge(Exception):
 
 
 class _Bounded:
-    """Receives, and counts."""
+    """Receives and counts; once too much has come, that is the answer, whatever the application makes of it."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
+        self._send = send
         self._size = 0
+        self._answered = False
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -144,6 +143,13 @@ class _Bounded:
         if self._size > BODY_LIMIT_BYTES:
             raise _TooLarge
         return message
+
+    async def send(self, message: Message) -> None:
+        if self._size <= BODY_LIMIT_BYTES:
+            await self._send(message)
+        elif not self._answered:
+            self._answered = True
+            await _refuse(self._send, *_too_large())
 
 
 def _too_large() -> tuple[int, str, str]:

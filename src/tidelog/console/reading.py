@@ -7,7 +7,7 @@ back from.
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.client.admin import AsyncAdmin
@@ -386,7 +386,7 @@ class TailStep:
     skipped: int
 
 
-async def tail(clients: Clients, question: Question) -> AsyncIterator[TailStep]:
+async def tail(clients: Clients, question: Question) -> AsyncGenerator[TailStep]:
     """Messages as they come; a step without any now and then, so that a reader that is gone is noticed."""
     fits = matcher(question, clients.payloads)
     places = await find_partitions(clients.admin, question.topic, question.partition)

@@ -4,7 +4,8 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -21,8 +22,8 @@ from tidelog.console.reading import (
     Page,
     Question,
     ShownMessage,
+    TailStep,
     find_partitions,
-    matcher,
     read_page,
     tail,
 )
@@ -132,24 +133,26 @@ async def write_message(topic: TopicName, body: NewMessage, clients: Asks) -> Wr
 )
 async def tail_messages(request: Request, asked: Asked, clients: Asks) -> StreamingResponse:
     """Messages as they come, as server-sent events: `messages` with a list, `skipped` with a number, `failed` with an error."""
-    matcher(asked, clients.payloads)  # what is wrong is told before the stream begins
-    await find_partitions(clients.admin, asked.topic, asked.partition)
     state = request.app.state
     if state.tails >= MOST_TAILS:
         raise ConsoleError(429, "too_many_tails", f"{MOST_TAILS} live tails are open; close one")
-    return StreamingResponse(_events(state, clients, asked), media_type="text/event-stream")
+    steps = tail(clients, asked)
+    await anext(steps)  # what is wrong is told before the stream begins
+    return StreamingResponse(_events(state, steps), media_type="text/event-stream")
 
 
-async def _events(state: Any, clients: Clients, asked: Question) -> AsyncIterator[str]:
+async def _events(state: Any, steps: AsyncGenerator[TailStep]) -> AsyncIterator[str]:
     state.tails += 1
     try:
-        async for step in tail(clients, asked):
-            if step.messages:
-                yield _event("messages", [asdict(each) for each in step.messages])
-            if step.skipped:
-                yield _event("skipped", step.skipped)
-            if not step.messages and not step.skipped:
-                yield ": still here\n\n"
+        async with aclosing(steps):
+            yield ": here we go\n\n"
+            async for step in steps:
+                if step.messages:
+                    yield _event("messages", [asdict(each) for each in step.messages])
+                if step.skipped:
+                    yield _event("skipped", step.skipped)
+                if not step.messages and not step.skipped:
+                    yield ": still here\n\n"
     except TidelogError as error:
         yield _event("failed", answer_of(error)[1])
     finally:
