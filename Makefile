@@ -37,8 +37,8 @@ run: .venv/installed
 # Process-level tests measure themselves by progress, not by time, but they want a core each: they run after
 # the others, on fewer workers.
 test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
-	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/faults tests/fuzz tests/metastore tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/console --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/console tests/faults tests/fuzz tests/metastore tests/testing
 	$(BIN)/pytest -q -n 0 tests/spark
 	$(BIN)/python -m tidelog.testing.simulation --seeds $(TEST_SEEDS) --jobs $(WORKERS)
 
@@ -101,7 +101,8 @@ clean:
 	@$(PIP) --group dev
 	@touch $@
 
-.peers/installed: scripts/peers.sh scripts/zookeeper.sh
+.peers/installed: scripts/peers.sh scripts/zookeeper.sh scripts/chromium.sh
 	scripts/peers.sh
 	scripts/zookeeper.sh
+	scripts/chromium.sh
 	touch $@

@@ -41,7 +41,7 @@ export function Messages({ topic, partitions, search }) {
   };
   useEffect(() => {
     if (!live) show();
-  }, [where, partition, committed]);
+  }, [where, partition, committed, live]);
   useEffect(() => () => asked.current?.abort(), []);
 
   const older = () => load({ from: `-${LIMIT}`, before: page.info.previous }, Object.assign((before, found) => unique([...found, ...before]), { keeps: "next" }));
