@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "console"))
 
 from chromium import chromium
 from consoles import Console
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tidelog import Admin, Consumer, Producer, TopicPartition
-from tidelog.audit.encoding import write_event
+from tidelog.audit.encoding import EventWriter
 from tidelog.audit.events import TOPIC, AuditEvent
 from tidelog.client.admin_security import Acl
 from tidelog.schemas import AvroSerializer, RegistryClient
@@ -116,6 +116,7 @@ def audit(config: dict[str, str]) -> None:
     now = int(time.time() * 1000)
     first = (now // length - 40) * length
     chance = random.Random(3)
+    writer = EventWriter()
     with Producer(config) as producer:
         for topic, many in {"orders": 4200, "payments": 900, "clicks": 61_000}.items():
             for turn in range(41):
@@ -130,7 +131,7 @@ def audit(config: dict[str, str]) -> None:
                     event = AuditEvent(
                         tier, "a", f"{tier}-1", topic, start, length, seen, start + length
                     )
-                    producer.send(TOPIC, write_event(event), event.key)
+                    producer.send(TOPIC, writer.write(event), event.key)
 
 
 @contextmanager
@@ -288,7 +289,7 @@ def secured_pictures(browser: Browser) -> None:
 
 def settle(page: Page) -> None:
     page.locator("#page-title").wait_for()
-    page.wait_for_function("!document.querySelector('.loading')")
+    expect(page.locator(".loading")).to_have_count(0, timeout=60_000)
     page.wait_for_timeout(400)  # charts are drawn after the frame they come with
 
 

@@ -1,5 +1,6 @@
 """The application: routes, errors, the page, and the guard around all of it."""
 
+import asyncio
 import importlib
 import logging
 import pkgutil
@@ -33,9 +34,13 @@ def application(
     *,
     read_only: bool = False,
     has_registry: bool = False,
+    stopping: asyncio.Event | None = None,
     hosts: Iterable[str] = (),
 ) -> Guard:
-    """The ASGI application; `hosts` are names under which it may be reached, besides addresses and localhost."""
+    """The ASGI application; `hosts` are names under which it may be reached, besides addresses and localhost.
+
+    What would never end by itself ends when `stopping` is set.
+    """
     app = FastAPI(
         title="tidelog console",
         description=_DESCRIPTION,
@@ -48,6 +53,7 @@ def application(
     app.state.read_only = read_only
     app.state.has_registry = has_registry
     app.state.tails = 0
+    app.state.stopping = stopping or asyncio.Event()
     for found in pkgutil.iter_modules(api.__path__):
         module = importlib.import_module(f"{api.__name__}.{found.name}")
         if hasattr(module, "ROUTER"):

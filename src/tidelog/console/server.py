@@ -30,6 +30,7 @@ async def serve(
             sessions,
             read_only=read_only,
             has_registry=registry_url is not None,
+            stopping=stopping,
             hosts=[host, socket.gethostname(), *hosts],
         )
         try:

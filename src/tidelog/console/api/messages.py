@@ -32,6 +32,7 @@ from tidelog.errors import MessageTooLarge, TidelogError
 ROUTER = router("messages")
 
 MOST_TAILS = 32
+_SAY_SOMETHING = 15
 _EXPORT_BYTES = 64 * 1024 * 1024
 _EXPORT_SECONDS = 30.0
 _EXPORT_ROWS = 10_000
@@ -143,16 +144,20 @@ async def tail_messages(request: Request, asked: Asked, clients: Asks) -> Stream
 
 async def _events(state: Any, steps: AsyncGenerator[TailStep]) -> AsyncIterator[str]:
     state.tails += 1
+    silent = 0
     try:
         async with aclosing(steps):
             yield ": here we go\n\n"
             async for step in steps:
+                silent = 0 if step.messages or step.skipped else silent + 1
                 if step.messages:
                     yield _event("messages", [asdict(each) for each in step.messages])
                 if step.skipped:
                     yield _event("skipped", step.skipped)
-                if not step.messages and not step.skipped:
-                    yield ": still here\n\n"
+                if silent % _SAY_SOMETHING == _SAY_SOMETHING - 1:
+                    yield ": still here\n\n"  # a reader that is gone is noticed when it is written to
+                if state.stopping.is_set():
+                    return
     except TidelogError as error:
         yield _event("failed", answer_of(error)[1])
     finally:

@@ -21,23 +21,23 @@ export function LineChart({ label, times, values, format, stroke = "--accent" })
     const line = colour(stroke);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     axis.font = `11px ${getComputedStyle(document.body).fontFamily}`;
-    const height = 168;
+    const height = 160;
     const made = new uPlot(
       {
         width: place.clientWidth || 400,
         height,
         cursor: { y: false, points: { size: 7 } },
         legend: { live: true },
-        scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
+        scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 10] } },
         series: [
-          { value: (_, at) => (at === null ? "" : new Date(at * 1000).toLocaleTimeString()) },
+          { value: (_, at) => (at === null ? "now" : hourAndMinute(at)) },
           {
             label,
             stroke: line,
             width: 1.75,
             fill: colour(stroke, 0.13),
             points: { show: false },
-            value: (_, value) => (value === null ? "" : format(value)),
+            value: (of, value) => format(value ?? of.data[1][of.data[1].length - 1] ?? 0),
           },
         ],
         axes: [

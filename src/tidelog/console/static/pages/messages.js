@@ -1,7 +1,7 @@
 // Messages of a topic: newest first, from somewhere, searched for, or as they come.
 import { html, useEffect, useMemo, useRef, useState } from "../lib/preact.js";
 import { get, path, query, url } from "../lib/api.js";
-import { plural } from "../lib/format.js";
+import { count, plural } from "../lib/format.js";
 import { Empty, Field, Notice, Panel, WriteButton } from "../lib/ui.js";
 import { MessageTable } from "./message_table.js";
 import { Produce } from "./produce.js";
@@ -108,9 +108,10 @@ function status(live, tail, page) {
   }
   if (page.busy) return "Reading …";
   if (!page.info) return "";
-  const found = plural((page.messages || []).length, "message");
+  const found = (page.messages || []).length;
+  const looked = page.info.scanned > found ? ` · ${count(page.info.scanned)} looked at` : "";
   const more = page.info.complete ? "" : " · not everything was looked at, the search was bounded";
-  return `${found}, ${plural(page.info.scanned, "message")} looked at${more}`;
+  return `${plural(found, "message")}${looked}${more}`;
 }
 
 function More({ info, way, busy, act, text }) {
