@@ -42,8 +42,8 @@ run: .venv/installed
 FOREIGN := -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
-	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(FOREIGN) tests/compat tests/faults tests/fuzz tests/metastore tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/console --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(FOREIGN) tests/compat tests/console tests/faults tests/fuzz tests/metastore tests/testing
 	$(BIN)/pytest -q -n 0 tests/spark
 	$(BIN)/python -m tidelog.testing.simulation --seeds $(TEST_SEEDS) --jobs $(WORKERS)
 
@@ -111,8 +111,9 @@ clean:
 	@$(PIP) --group dev
 	@touch $@
 
-.peers/installed: scripts/peers.sh scripts/zookeeper.sh scripts/prometheus.sh
+.peers/installed: scripts/peers.sh scripts/zookeeper.sh scripts/prometheus.sh scripts/chromium.sh
 	scripts/peers.sh
 	scripts/zookeeper.sh
 	scripts/prometheus.sh
+	scripts/chromium.sh
 	touch $@
