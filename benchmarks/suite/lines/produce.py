@@ -11,9 +11,10 @@ NAME = "produce"
 TITLE = "Produce"
 PARTITIONS = 2
 
-# name: (connections, requests in flight on each, bytes of a batch); the first five are always run
+# name: (connections, requests in flight on each, bytes of a batch); the first six are always run
 RAW = {
     "raw, tiny, pipelined": (4, 200, 100),
+    "raw, tiny, five in flight, idempotent": (16, 5, 100),
     "raw, tiny, one in flight": (8, 1, 100),
     "raw, 16 KB": (4, 8, 16_384),
     "raw, 64 KB": (4, 5, 65_536),
@@ -22,8 +23,10 @@ RAW = {
     "raw, 64 KB, 16 connections": (16, 2, 65_536),
     "raw, 64 KB, 256 connections": (256, 1, 65_536),
 }
-FEW_RAW = 5
+FEW_RAW = 6
 MOCK_PARTITIONS = 4
+PRODUCER_ID = 1_000_000
+"""Of the first raw connection, far from those that a broker gives out."""
 ALONE_SHARE = 5
 """librdkafka has five requests in flight when it is idempotent, so this is slow, and gets less to do."""
 
@@ -39,7 +42,8 @@ def run_line(task: Task) -> None:
             connections, in_flight, size = RAW[name]
             topic = task.topic(PARTITIONS)
             head = (topic, PARTITIONS, connections, in_flight, size)
-            task.note(name, task.raw("produce", *head, scale.seconds))
+            more = (-1, PRODUCER_ID) if "idempotent" in name else ()
+            task.note(name, task.raw("produce", *head, scale.seconds, *more))
     for name, (size, settings) in cases(scale.thorough).items():
         options = dict(settings)
         partitions = int(str(options.get("partitions", 1)))
