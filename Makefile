@@ -38,10 +38,13 @@ run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
 
 # Process-level tests measure themselves by progress, not by time, but they want a core each: they run after
-# the others, on fewer workers.
+# the others, on fewer workers.  Foreign clients leave a socket open now and then, which the garbage collector tells in
+# whatever test it runs: there it is printed, everywhere else it is an error.
+FOREIGN := -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
+
 test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
 	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile tests/compat tests/faults tests/fuzz tests/metastore tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(FOREIGN) tests/compat tests/faults tests/fuzz tests/metastore tests/testing
 	$(BIN)/pytest -q -n 0 tests/spark
 	$(BIN)/python -m tidelog.testing.simulation --seeds $(TEST_SEEDS) --jobs $(WORKERS)
 

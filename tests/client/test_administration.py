@@ -78,7 +78,7 @@ def test_producers_are_described_and_a_transaction_is_aborted_in_its_partition(
         admin.abort_transaction(tp, 0)
         with Producer(bootstrap_servers=bootstrap) as other:
             other.send(topic, b"seen", partition=1)
-        assert [each.value for each in consumer.poll(timeout=10)] == [b"seen"]
+        assert [each.value for each in consumer.poll(timeout=60)] == [b"seen"]
 
 
 def test_log_dirs(bootstrap: str, admin: Admin, topic: str) -> None:

@@ -63,7 +63,7 @@ def test_iteration_waits_and_can_be_broken_off(bootstrap: str, topic: str) -> No
             assert message.value == b"a"
             break
         assert values(consumer, 1) == [b"b"]
-        assert [each.value for each in consumer.poll(timeout=10)] == [b"c"]
+        assert [each.value for each in consumer.poll(timeout=60)] == [b"c"]
 
 
 def test_poll_returns_at_most_what_is_asked_and_nothing_in_time(bootstrap: str, topic: str) -> None:
@@ -71,7 +71,7 @@ def test_poll_returns_at_most_what_is_asked_and_nothing_in_time(bootstrap: str, 
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek_to_beginning()
-        found = consumer.poll(20, timeout=10)
+        found = consumer.poll(20, timeout=60)
         while len(found) < 20:
             found += consumer.poll(20 - len(found), timeout=10)
         assert [each.value for each in found] == sent[:20]
@@ -151,7 +151,7 @@ def test_an_offset_that_is_gone(bootstrap: str, admin: Admin, topic: str) -> Non
                 with pytest.raises(
                     OffsetOutOfRange, match=r"has no offset 1, and auto\.offset\.reset=none"
                 ):
-                    consumer.poll(timeout=10)
+                    consumer.poll(timeout=60)
 
 
 def test_prefetch_is_bounded(bootstrap: str, topic: str) -> None:
@@ -343,7 +343,7 @@ def test_errors_name_the_value_and_the_cure(bootstrap: str, unique: Callable[[st
         Consumer(bootstrap_servers=bootstrap, topics=name) as consumer,
         pytest.raises(UnknownTopicOrPartition, match=f"there is no topic '{name}'"),
     ):
-        consumer.poll(timeout=10)
+        consumer.poll(timeout=60)
     with (
         Consumer(bootstrap_servers=bootstrap) as consumer,
         pytest.raises(SettingsError, match=r"group\.id is not set"),

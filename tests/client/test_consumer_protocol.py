@@ -63,7 +63,7 @@ def settle(*consumers: Consumer, shares: list[int]) -> None:
 def read(consumer: Consumer, count: int) -> list[Message]:
     found: list[Message] = []
     while len(found) < count:
-        found += consumer.poll(timeout=10)
+        found += consumer.poll(timeout=60)
     return found
 
 
@@ -291,4 +291,4 @@ async def test_the_same_on_a_loop(bootstrap: str, topic: str, unique: Callable[[
     ) as consumer:
         found: list[Message] = []
         while len(found) < 9:
-            found += await consumer.poll(timeout=10)
+            found += await consumer.poll(timeout=60)

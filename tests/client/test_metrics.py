@@ -85,11 +85,11 @@ def test_the_consumer_s(
     ) as consumer:
         read = 0
         while read < 10:
-            read += len(consumer.poll(10 - read, timeout=10))
+            read += len(consumer.poll(10 - read, timeout=60))
         found = consumer.metrics()
         assert found["records-lag-max"] == 40
         while read < 50:
-            read += len(consumer.poll(timeout=10))
+            read += len(consumer.poll(timeout=60))
         consumer.commit({TopicPartition(topic, 0): 50})
         found = consumer.metrics()
     assert found["records-lag-max"] == 0

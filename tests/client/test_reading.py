@@ -148,7 +148,7 @@ async def test_the_async_twins(bootstrap: str, orders: str) -> None:
     async with aio.Consumer(
         bootstrap_servers=bootstrap, topics=orders, auto_offset_reset="earliest"
     ) as consumer:
-        assert (await consumer.read_arrow(30, timeout=10)).num_rows <= 30
+        assert (await consumer.read_arrow(30, timeout=60)).num_rows <= 30
         async for batch in consumer.arrow_batches(columns=["value"]):
             assert batch.schema.names == ["value"]
             break
@@ -268,7 +268,7 @@ def test_read_arrow_goes_on_where_it_stopped(bootstrap: str, orders: str) -> Non
         assert consumer.read_arrow(timeout=0.0).schema.names[0] == "topic"
         consumer.assign([(orders, 0), (orders, 1)])
         while len(found) < 150:
-            table = consumer.read_arrow(13, timeout=10)
+            table = consumer.read_arrow(13, timeout=60)
             assert 0 < table.num_rows <= 13
             found += places(table)
             assert all(
@@ -282,8 +282,8 @@ def test_read_arrow_goes_on_where_it_stopped(bootstrap: str, orders: str) -> Non
 def test_columns_and_messages_may_be_mixed(bootstrap: str, orders: str) -> None:
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(orders, 0)])
-        found = [each.offset for each in consumer.poll(5, timeout=10)]
-        found += consumer.read_arrow(5, timeout=10, columns=["offset"]).column(0).to_pylist()
+        found = [each.offset for each in consumer.poll(5, timeout=60)]
+        found += consumer.read_arrow(5, timeout=60, columns=["offset"]).column(0).to_pylist()
         for message in consumer:
             found.append(message.offset)
             break
@@ -303,7 +303,7 @@ def test_a_group_commits_what_it_read_in_columns(
     ) as consumer:
         rows = 0
         while rows < 150:
-            rows += consumer.read_arrow(timeout=10).num_rows
+            rows += consumer.read_arrow(timeout=60).num_rows
     with Consumer(bootstrap_servers=bootstrap, group_id=group) as consumer:
         committed = consumer.committed(TopicPartition(orders, 0), TopicPartition(orders, 1))
         assert [each.offset for each in committed.values()] == [100, 50]
@@ -344,7 +344,7 @@ def test_a_consumer_holds_no_more_than_its_prefetch(bootstrap: str, large: str) 
         ) as consumer:
             rows, most = 0, 0
             while rows < 48_000:
-                rows += len(consumer.poll(500, timeout=10))
+                rows += len(consumer.poll(500, timeout=60))
                 most = max(most, consumer.core.assignment.buffered_bytes)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -361,7 +361,7 @@ def test_a_table_holds_no_more_than_the_prefetch(bootstrap: str, large: str) -> 
     ) as consumer:
         rows = 0
         while rows < 48_000:
-            table = consumer.read_arrow(1_000_000, timeout=10)
+            table = consumer.read_arrow(1_000_000, timeout=60)
             rows += table.num_rows
             sizes.append(table.nbytes)
     assert rows == 48_000

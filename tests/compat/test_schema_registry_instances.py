@@ -22,7 +22,7 @@ from tidelog.testing.local_broker import LocalBroker
 
 pytestmark = pytest.mark.compat
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tidelog.testing.local_broker import LocalBroker
 pytestmark = pytest.mark.compat
 
 TOPIC, GROUPS = "orders", "readers"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 VALUES = [b"one", b"two", b"three"]
 
 

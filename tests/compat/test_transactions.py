@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.compat
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 

@@ -17,7 +17,7 @@ from tidelog.storage.segment import Segment
 from tidelog.testing.thread_broker import ThreadBroker
 
 TOPIC = "events"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Disk:

@@ -15,7 +15,7 @@ from tidelog.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.faults
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 MESSAGES = [f"my test message {number}" for number in range(1, 7)]
 
 

@@ -17,7 +17,7 @@ from tidelog.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.faults
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

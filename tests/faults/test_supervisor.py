@@ -15,7 +15,7 @@ from tidelog.client.admin import Admin
 
 pytestmark = pytest.mark.faults
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Supervised:

@@ -13,7 +13,7 @@ from tidelog.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
-PATIENCE_S = 30.0  # how long an answer or an end may take before the connection counts as stuck
+PATIENCE_S = 90.0  # how long an answer or an end may take before the connection counts as stuck
 SENTINEL = 0x7EADBEEF
 
 

@@ -1,9 +1,12 @@
 """Log directories: locks, identity, loading, deletion, checkpoints, one disk failing alone."""
 
+import asyncio
+import contextlib
 import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +14,7 @@ import pytest
 
 from tidelog.errors import KafkaStorageError, StartError
 from tidelog.names import TopicPartition
+from tidelog.storage.checkpoints import read_offsets
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
 from tidelog.storage.flusher import Flusher
@@ -168,6 +172,45 @@ async def test_checkpoints_are_kafkas_text(manager, bench, tmp_path):
         ("log-start-offset-checkpoint", 1),
     ):
         assert (tmp_path / "data" / name).read_text() == f"0\n1\na.b-c 0 {offset}\n"
+
+
+class SlowRenames(LocalFiles):
+    """Every rename waits until another is about to happen, or for a moment: two writers of one file meet."""
+
+    def __init__(self):
+        self._meeting = threading.Barrier(2)
+
+    def rename(self, source, target):
+        if target.endswith("-checkpoint"):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self._meeting.wait(0.05)
+            self._meeting.reset()
+        super().rename(source, target)
+
+
+async def test_two_checkpoints_at_once_do_not_meet(manager, bench, tmp_path):
+    logs = manager(files=SlowRenames())
+    bench.append(logs.get_or_create(A, None), [b"x"])
+    await asyncio.gather(logs.checkpoint(), logs.checkpoint_high_watermarks(), logs.checkpoint())
+    assert logs.directories[0].failure is None
+    assert read_offsets(LocalFiles(), str(tmp_path / "data" / "replication-offset-checkpoint"))
+
+
+def test_an_older_checkpoint_is_not_written_over_a_newer_one(manager, bench, tmp_path):
+    logs = manager()
+    log = logs.get_or_create(A, None)
+    (directory,) = logs.directories
+    late = directory.checkpoints()
+    bench.append(log, [b"x"])
+    log.flush()
+    newer = directory.checkpoints()
+    newer()
+    late()
+    path = str(tmp_path / "data" / "recovery-point-offset-checkpoint")
+    assert read_offsets(LocalFiles(), path) == {A: 1}
+    logs.close()
+    newer()
+    assert directory._mark_fits()
 
 
 def test_a_broken_checkpoint_costs_a_scan_and_no_data(manager, bench, tmp_path):

@@ -8,7 +8,7 @@ from tidelog.testing.cluster import Cluster
 
 pytestmark = pytest.mark.faults
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")

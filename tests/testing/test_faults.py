@@ -23,7 +23,7 @@ from tidelog.records.builder import build_batch
 from tidelog.testing.child_broker import ChildBroker
 from tidelog.testing.thread_broker import ThreadBroker
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 both = pytest.mark.parametrize("broker", [ThreadBroker, ChildBroker], indirect=True)
 

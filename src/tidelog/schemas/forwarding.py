@@ -1,8 +1,10 @@
 """Handing a request on to the instance that writes: the same HTTP request, marked so that it goes no further."""
 
 import asyncio
+import contextlib
 import http.client
 import json
+import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -52,14 +54,20 @@ class NobodyThere(Exception):
 
 
 async def send(url: str, request: Forwarded, timeout_s: float) -> Answer:
-    """The answer of the instance at `url`."""
-    # Writes are few: a connection and a thread for each is simpler than a second HTTP client.
-    return await asyncio.to_thread(_send, url, request, timeout_s)
-
-
-def _send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+    """The answer of the instance at `url`.  May be cancelled; the request may have arrived all the same."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    # Writes are few: a connection and a thread for each is simpler than a second HTTP client.
+    asking = asyncio.get_running_loop().run_in_executor(None, _send, connection, request)
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        asking.add_done_callback(lambda future: future.exception())  # nobody wants to know any more
+        _hang_up(connection)
+        raise
+
+
+def _send(connection: http.client.HTTPConnection, request: Forwarded) -> Answer:
     try:
         try:
             connection.connect()
@@ -78,3 +86,11 @@ def _send(url: str, request: Forwarded, timeout_s: float) -> Answer:
             raise NobodyThere(repr(error), may_have_arrived=True) from error
     finally:
         connection.close()
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Wake the thread that waits for an answer."""
+    sock = connection.sock
+    if sock is not None:
+        with contextlib.suppress(OSError):  # it is closed already
+            sock.shutdown(socket.SHUT_RDWR)

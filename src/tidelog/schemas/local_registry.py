@@ -29,7 +29,7 @@ class LocalRegistry:
         *,
         arguments: Sequence[str] = (),
         port: int = 0,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 120.0,
     ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="tidelog-registry-"))
         self.bootstrap = bootstrap
@@ -70,10 +70,13 @@ class LocalRegistry:
         self.port = int(ready.read_text().strip().rpartition(":")[2])
         return self
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 120.0) -> int:
         """Stop in good order (SIGTERM) and return the exit code."""
         assert self.process is not None, "the registry has not been started"
         self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(
+            signal.SIGCONT
+        )  # one that a test has left standing still could not end
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

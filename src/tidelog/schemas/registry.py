@@ -154,8 +154,15 @@ class Registry:
         return offset if offset >= 0 else await self._topic.end() - 1
 
     async def _hand_on(self, url: str, request: Forwarded) -> Answer | None:
+        """What the writer answered; None if it did not, and somebody should be asked again."""
+        sending = asyncio.ensure_future(send(url, request, self.options.write_timeout_s))
         try:
-            answer = await send(url, request, self.options.write_timeout_s)
+            if request.repeatable:
+                await self._done_or_deposed(sending, url)
+                if not sending.done():
+                    _log.debug("the writer is not %s any more; looking who is", url)
+                    return None
+            answer = await sending
         except NobodyThere as error:
             if error.may_have_arrived and not request.repeatable:
                 raise errors.forwarding_failed(
@@ -163,7 +170,19 @@ class Registry:
                 ) from error
             _log.debug("the writer at %s does not answer: %s", url, error)
             return None
+        finally:
+            sending.cancel()
         return None if answer.error_code == errors.unknown_leader().code else answer
+
+    async def _done_or_deposed(self, sending: "asyncio.Future[Answer]", url: str) -> None:
+        """Wait for the answer of the writer at `url`, unless another is elected: one that hangs answers nobody."""
+        while not sending.done() and self.leader is not None and self.leader.url == url:
+            self._changed.clear()
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait((sending, changed), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
 
     async def _look_again(self) -> None:
         """Until there is another leader, or a moment has passed."""

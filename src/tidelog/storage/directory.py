@@ -10,10 +10,13 @@ recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 """
 
 import contextlib
+import itertools
 import json
 import logging
+import math
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
@@ -62,6 +65,10 @@ class LogDirectory:
         """As the last run left them."""
         self._files = files
         self._lock: Lock | None = None
+        # Several jobs write the same checkpoints, each in a thread: one at a time, and never an older one over a newer.
+        self._writing = threading.Lock()
+        self._notes = itertools.count(1)
+        self._written: dict[str, float] = {}
 
     def take(self, broker_id: int, cluster_id: str) -> None:
         """Lock the directory and make sure that it is ours; `StartError` or `OSError` if it cannot be used."""
@@ -135,20 +142,27 @@ class LogDirectory:
             if log.log_start_offset > log.segments[0].base_offset
         }
 
+        number = next(self._notes)
+
         def write() -> None:
-            self._write(RECOVERY_POINTS, recovery)
-            self._write(LOG_START_OFFSETS, starts)
-            self._write(HIGH_WATERMARKS, watermarks)
+            self._write(RECOVERY_POINTS, recovery, number)
+            self._write(LOG_START_OFFSETS, starts, number)
+            self._write(HIGH_WATERMARKS, watermarks, number)
 
         return write
 
     def high_watermark_checkpoint(self) -> Callable[[], None]:
         """As `checkpoints`, for the high watermarks alone."""
         watermarks = {each: log.high_watermark for each, log in self.logs.items()}
-        return lambda: self._write(HIGH_WATERMARKS, watermarks)
+        number = next(self._notes)
+        return lambda: self._write(HIGH_WATERMARKS, watermarks, number)
 
     def leave(self, *, clean: bool) -> None:
-        """Write the mark of a clean stop, if it was one, and release the lock."""
+        """Write the mark of a clean stop, if it was one, and release the lock.  What a thread has yet to write is void."""
+        with self._writing:
+            self._written = dict.fromkeys(
+                (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS), math.inf
+            )
         if clean and self.failure is None:
             mark = {"version": 0, "brokerEpoch": -1, _CHECKSUM: self._recovery_checksum()}
             self._files.replace(self._in(CLEAN_SHUTDOWN), json.dumps(mark).encode())
@@ -217,8 +231,11 @@ class LogDirectory:
             _logger.warning("%s; the logs of %s are scanned instead", error, self.path)
             return {}, False
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_offsets(self._files, self._in(name), offsets)
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
+        with self._writing:
+            if number > self._written.get(name, 0):
+                write_offsets(self._files, self._in(name), offsets)
+                self._written[name] = number
 
     def _in(self, name: str) -> str:
         return os.path.join(self.path, name)

@@ -42,7 +42,7 @@ class LocalBroker:
         environment: Mapping[str, str] | None = None,
         port: int = 0,
         protocol: str = "PLAINTEXT",
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = 120.0,
     ) -> None:
         self._owns_directory = directory is None
         self.directory = Path(directory or tempfile.mkdtemp(prefix="tidelog-"))
@@ -107,7 +107,7 @@ class LocalBroker:
             raise
         return self
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 120.0) -> int:
         """Stop in good order (SIGTERM) and return the exit code; a child that hangs is killed, and told of."""
         assert self.process is not None, "the broker has not been started"
         self.process.send_signal(signal.SIGTERM)

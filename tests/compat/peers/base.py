@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-PATIENCE_S = 60.0  # how long a scenario waits for something that must happen; never a measurement
+PATIENCE_S = 120.0  # how long a scenario waits for something that must happen; never a measurement
 
 
 @dataclass(frozen=True, slots=True)
