@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
-ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred | None]]
 """(peer, buffer, position, end) -> (position after the frames that were served, their answers).
 
 Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
