@@ -78,7 +78,7 @@ class Metering:
         self._now = clock.monotonic
         self._held: dict[Peer, _Held] = {}
         self.serve: Callable[[Peer, memoryview], Answer]
-        self.serve_run: Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
+        self.serve_run: Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred | None]]
         self.limits_changed()
 
     @property
@@ -193,7 +193,7 @@ class Metering:
 
     def _serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         accounts = self.accounts_of(peer, buffer[pos + _LENGTH_BYTES : end])
         began = self._now()
         stop, answers = self._serving.serve_run(peer, buffer, pos, end)
@@ -207,6 +207,8 @@ class Metering:
         handler = self._handlers.get(_PRODUCE)
         assert handler is not None
         self._hold(peer, delay)
+        if answers is None:
+            return stop, None  # they want no answers
         left_ms = partial(self._left_ms, self._now() + delay[0])
         if isinstance(answers, bytes):
             return stop, tell_last(handler, version, answers, left_ms())
