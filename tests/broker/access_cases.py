@@ -295,6 +295,8 @@ CASES = [
          shows="orders"),
     Case("ElectLeaders", {"topic_partitions": [{"topic": "orders", "partitions": [0]}]},
          ((ALTER, CLUSTER),), CLUSTER_REFUSED, shows="orders"),
+    Case("ElectLeaders", {"topic_partitions": [{"topic": "orders", "partitions": [0]}]},
+         ((ALTER, CLUSTER),), CLUSTER_REFUSED, version=0, name="without an error of the whole"),
     Case(
         "AlterPartitionReassignments",
         {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [1]}]}]},

@@ -38,6 +38,7 @@ from tidelog.broker.dispatch import Dispatcher, Handlers, Intercept, Serving
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import internal_config
 from tidelog.broker.late import Late
+from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
 from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
@@ -61,6 +62,7 @@ from tidelog.names import TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, OpenSocket, open_socket
 from tidelog.network.peer import Address
+from tidelog.quotas.quotas import Quotas
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
@@ -121,6 +123,7 @@ class Broker:
         self._member: Member | None = None
         self._security: BrokerSecurity | None = None
         self._replication: Replication | None = None
+        self._limits: BrokerLimits | None = None
         self._sockets: list[tuple[socket.socket, ListenerAddress]] = []
         """Bound, and not yet given to a listener."""
         self._waiting: Waiting | None = None
@@ -213,6 +216,7 @@ class Broker:
             settings=lambda: self._settings,
             cluster_id=self.cluster_id,
             background=self._background,
+            clock=self._clock,
             random=self._random,
             security=security.as_client(),
         )
@@ -253,7 +257,8 @@ class Broker:
         self._coordinators.start(tail.image)
         tail.subscribe(self._coordinators.follow)
         self._start_background(tail, logs)
-        self._accept(services)
+        limits = self._accept(services)
+        tail.subscribe(lambda image, _: limits.follow(image.access.limits))
         self._background.run("import of handlers", _import(services.handlers))
         await member.take_part()
         self._tell(services)
@@ -407,6 +412,7 @@ class Broker:
                 self._clock, lambda: self._settings.replication.leader_throttled_rate
             ),
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
+            quotas=Quotas(lambda: self._settings.quotas),
             telemetry=cast("Telemetry", Late(self._make_telemetry)),
         )
 
@@ -487,10 +493,11 @@ class Broker:
             for index in range(len(topic.partitions)):
                 await self._cleaner.forget(TopicPartition(topic.name, index))
 
-    def _accept(self, services: Services) -> None:
+    def _accept(self, services: Services) -> BrokerLimits:
         loop = asyncio.get_running_loop()
         assert self._security is not None
-        serving: Serving = self._security.gate(Dispatcher(services))
+        limits = self._limits = BrokerLimits(services, lambda: self._settings, Dispatcher(services))
+        serving: Serving = self._security.gate(limits.metering)
         if self._intercept is not None:
             serving = self._intercept(serving, services)
         self._hub = Hub(
@@ -501,6 +508,7 @@ class Broker:
             now=self._clock.monotonic,
         )
         self._hub.admission.most = self._share.connections
+        limits.start(self._hub, serving, services.image().access.limits, self._background)
         sockets, self._sockets = self._sockets, []
         for sock, each in sockets:
             listener = Listener(
@@ -517,6 +525,7 @@ class Broker:
                 raise StartError(
                     f"cannot listen on {listener.address}: {_cure(error, each.port)}"
                 ) from error
+        return limits
 
     # ------------------------------------------------------------------ while it runs
 
@@ -527,6 +536,8 @@ class Broker:
             services.logs.config = self._settings.log
             if self._hub is not None:
                 self._hub.set_config(self._settings.network)
+            if self._limits is not None:
+                self._limits.settings_changed()
             if self._cleaner is not None:
                 self._cleaner.config = self._settings.cleaner
             log.info("the settings of the broker have changed")

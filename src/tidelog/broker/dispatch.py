@@ -47,8 +47,8 @@ _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the cli
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
 
-RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes | Deferred]]
-"""(services, buffer, position, end) -> (position after what was served, answers)."""
+RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes | Deferred | None]]
+"""(services, buffer, position, end) -> (position after what was served, answers if there are any)."""
 
 
 class Serving(Protocol):
@@ -60,7 +60,7 @@ class Serving(Protocol):
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         """Serve several small requests at once, or none."""
         ...
 
@@ -246,10 +246,10 @@ class Dispatcher:
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         """Serve the small Produce requests at `pos` together, if there are some, and nobody has to be asked."""
         if not self._services.authorizer.is_open:
-            return pos, b""
+            return pos, None
         if self._produce_run is None:
             from tidelog.broker.produce_runs import produce_run  # which imports the handler
 

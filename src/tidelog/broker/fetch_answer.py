@@ -74,10 +74,12 @@ def lay_out(
     session_id: int,
     results: list[Result],
     endpoints: list[NodeEndpoint],
+    *,
+    throttle_ms: int = 0,
 ) -> list[Piece]:
     """The whole frame as pieces; `results` of one topic follow each other."""
     flexible = version >= _FLEXIBLE
-    out = bytearray((_HEAD_FLEXIBLE if flexible else _HEAD).pack(0, correlation_id, 0))
+    out = bytearray((_HEAD_FLEXIBLE if flexible else _HEAD).pack(0, correlation_id, throttle_ms))
     first, region_bytes, other_bytes = out, 0, 0
     pieces: list[Piece] = [out]
     if version >= 7:

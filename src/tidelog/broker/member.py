@@ -23,6 +23,7 @@ from tidelog.broker.internal_topics import automatic_topic
 from tidelog.broker.peers import BrokerPeers
 from tidelog.broker.registration import Registration
 from tidelog.broker.settings import BrokerSettings
+from tidelog.clock import Clock
 from tidelog.cluster.control import Control
 from tidelog.cluster.controller import Controller
 from tidelog.cluster.election_news import Elections
@@ -54,6 +55,7 @@ class Member:
         settings: Callable[[], BrokerSettings],
         cluster_id: str,
         background: Background,
+        clock: Clock,
         random: Random,
         security: "ClientSecurity | None" = None,
     ) -> None:
@@ -72,6 +74,7 @@ class Member:
             broker.broker_id,
             timeout_ms=broker.session_timeout_ms,
             elected=lambda epoch: Controller(metastore, tail, epoch, self._rules, self.elections),
+            clock=clock,
         )
         self._registration: Registration | None = None
         self.peers = BrokerPeers(

@@ -20,6 +20,7 @@ from tidelog.coordination.transactions.config import TransactionConfig
 from tidelog.errors import SettingsError
 from tidelog.metastore.address import BadAddress, parse_address
 from tidelog.network.config import NetworkConfig
+from tidelog.quotas.config import QuotaConfig
 from tidelog.security.config import SecurityConfig
 from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
 from tidelog.storage.cleaner_config import CleanerConfig
@@ -169,6 +170,7 @@ class BrokerSettings:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
     monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
@@ -193,13 +195,19 @@ class BrokerSettings:
             others = {
                 each: sections[each] for each in ("cluster", "monitoring") if each in sections
             }
-            wrong += _contradictions(cls(broker=sections["broker"], **others))
+            wrong += _contradictions(
+                cls(broker=sections["broker"], **others, properties=dict(properties))
+            )
         if wrong:
             raise SettingsError("; ".join(wrong))
         return cls(
             **sections,
             properties=dict(properties),
-            unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
+            unused=tuple(
+                name
+                for name in unknown
+                if name not in _READ_ELSEWHERE and not name.endswith(f".{_CONNECTION_RATE}")
+            ),
         )
 
     def changed(self, *overrides: Mapping[str, str]) -> "BrokerSettings":
@@ -222,6 +230,16 @@ class BrokerSettings:
     def advertised(self) -> list[Listener]:
         return parse_listeners("advertised.listeners", self.broker.advertised_listeners)
 
+    def connection_rates(self) -> dict[str, int]:
+        """`max.connection.creation.rate` of single listeners; raises `SettingsError`."""
+        known = declarations()[_CONNECTION_RATE][1]
+        found = {}
+        for each in self.listeners():
+            name = f"listener.name.{each.name.lower()}.{_CONNECTION_RATE}"
+            if name in self.properties:
+                found[each.name] = int(known.parse(name, self.properties[name]))
+        return found
+
     def metrics_listener(self) -> Listener | None:
         """Where metrics are served; None for nowhere."""
         where = self.monitoring.listener
@@ -243,11 +261,13 @@ SECTIONS: dict[str, type[Section]] = {
     "replication": ReplicationConfig,
     "cluster": ClusterConfig,
     "security": SecurityConfig,
+    "quotas": QuotaConfig,
     "monitoring": MonitoringConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
 _READ_ELSEWHERE = frozenset({"port", "host.name", "advertised.port", "advertised.host.name"})
+_CONNECTION_RATE = "max.connection.creation.rate"
 
 
 @cache
@@ -278,7 +298,8 @@ def _not_known(name: str) -> str:
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:
-    for check in (settings.listeners, settings.advertised, settings.metrics_listener):
+    # The first reads listeners too.
+    for check in (settings.connection_rates, settings.advertised, settings.metrics_listener):
         try:
             check()
         except SettingsError as error:

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from tidelog.broker.addresses import Listener
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli._beside import companions, running_beside
 from tidelog.cli._ready import announce
 from tidelog.errors import SettingsError
 
@@ -67,9 +68,12 @@ def plans(settings: BrokerSettings, count: int) -> list[Plan]:
 class Supervisor:
     """Runs the brokers of `plans` until told to stop."""
 
-    def __init__(self, plans: list[Plan], arguments: argparse.Namespace) -> None:
+    def __init__(
+        self, plans: list[Plan], arguments: argparse.Namespace, settings: BrokerSettings
+    ) -> None:
         self._plans = plans
         self._arguments = arguments
+        self._settings = settings
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self._refused: int | None = None
@@ -169,13 +173,15 @@ class Supervisor:
         return command
 
     async def _announce(self, ready: list[Path]) -> None:
-        """Tell the user when all brokers have come up for the first time."""
+        """Tell the user when all brokers have come up for the first time, and run what else was asked for."""
         while not all(map(_exists, ready)):  # noqa: ASYNC110  (children cannot ring)
             await asyncio.sleep(_LOOK_EVERY_S)
         addresses = [line for path in ready for line in path.read_text().splitlines()]
         if self._arguments.ready_file:
             announce(Path(self._arguments.ready_file), addresses)
         print(self._banner(addresses), flush=True)
+        async with running_beside(companions(self._arguments, ",".join(addresses), self._settings)):
+            await self._stopping.wait()
 
     def _banner(self, addresses: list[str]) -> str:
         all_of_them = ",".join(addresses)

@@ -23,9 +23,9 @@ from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.cli import _logs
+from tidelog.cli._beside import add_options, companions, running_beside
 from tidelog.cli._options import BOOTSTRAP
 from tidelog.cli._ready import announce
-from tidelog.cli._registry_child import add_option, registry_beside
 from tidelog.errors import SettingsError, StartError
 from tidelog.network.listener import open_socket
 from tidelog.network.peer import Address
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="metrics and health over HTTP, or `off` (127.0.0.1:9404)",
     )
     _logs.add_options(parser, "info")
-    add_option(parser)
+    add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,14 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.brokers:
         from tidelog.cli._supervisor import Supervisor, plans
 
-        supervisor = Supervisor(plans(settings, arguments.brokers), arguments)
+        supervisor = Supervisor(plans(settings, arguments.brokers), arguments, settings)
         return asyncio.run(supervisor.run())
     _allow_open_files()
-    broker = Broker(settings, metrics=_metrics_socket(settings, arguments.metrics))
-    served = _serve(
-        broker, settings, arguments.ready_file, arguments.registry, until_eof=arguments.until_eof
-    )
-    return _runner()(served)
+    return _runner()(_serve(settings, arguments))
 
 
 def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
@@ -198,18 +194,12 @@ def _metrics_socket(settings: BrokerSettings, wanted: str | None) -> socket.sock
         return None
 
 
-async def _serve(
-    broker: Broker,
-    settings: BrokerSettings,
-    ready_file: str | None,
-    registry: str | None,
-    *,
-    until_eof: bool,
-) -> int:
+async def _serve(settings: BrokerSettings, arguments: argparse.Namespace) -> int:
     stopping = _stop_by_signal()
-    if until_eof:
+    if arguments.until_eof:
         _stop_by_eof(stopping)
     gc.disable()  # nothing made while starting is garbage
+    broker = Broker(settings, metrics=_metrics_socket(settings, arguments.metrics))
     starting = asyncio.create_task(broker.start())
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
@@ -222,10 +212,11 @@ async def _serve(
     starting.result()
     _tune_garbage_collection()
     try:
-        if ready_file:
-            announce(Path(ready_file), broker.addresses)
+        if arguments.ready_file:
+            announce(Path(arguments.ready_file), broker.addresses)
         print(banner(broker, settings), flush=True)
-        async with registry_beside(registry, str(_reachable(broker.addresses[0]))):
+        bootstrap = str(_reachable(broker.addresses[0]))
+        async with running_beside(companions(arguments, bootstrap, settings)):
             await stopping.wait()
         slow = asyncio.get_running_loop().call_later(
             _SLOW_STOP_SECONDS, log.info, "stopping; once more to force it"

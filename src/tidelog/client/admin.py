@@ -62,6 +62,11 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tidelog.protocol.schema import Request, Response
 
 _TOPIC, _BROKER, _BROKER_LOGGER = 2, 4, 8
@@ -206,6 +211,12 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         """What the metadata say of these topics."""
         names = list(topics)
         answer = await self._cluster.retrying(lambda: self._cluster.refresh(names))
+        if any(each.error_code == UnknownTopicOrPartition.code for each in answer.topics):
+            # It may have been made a moment ago, and the controller knows of it first.
+            wanted = [MetadataRequestTopic(name=name) for name in names]
+            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+            known = await self._cluster.retrying(lambda: self._cluster.ask_controller(request))
+            answer = cast(MetadataResponse, known)
         found: dict[str, TopicDescription] = {}
         for each in answer.topics:
             _raise(each.error_code, f"topic {each.name!r}", None)

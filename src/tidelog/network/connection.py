@@ -222,12 +222,12 @@ class Connection:
         if held is None:
             memory = self._hub.memory
             short = memory.used >= memory.limit
-            count = self._receive(buffer[:CAUTIOUS_BYTES] if short else buffer)
+            count = self._take_in(buffer[:CAUTIOUS_BYTES] if short else buffer)
             if count:
                 self._serve_frames(buffer, count)
             return count
         start = len(held)
-        count = self._receive(buffer[start:])
+        count = self._take_in(buffer[start:])
         if count:
             buffer[:start] = held
             self._held = None
@@ -241,7 +241,7 @@ class Connection:
         if self._filled == len(held) < self._need:
             held = self._grow(held)
         with memoryview(held) as whole:
-            count = self._receive(whole[self._filled : min(len(held), self._need)])
+            count = self._take_in(whole[self._filled : min(len(held), self._need)])
             self._filled += count
             if self._filled < self._need:
                 return count
@@ -257,6 +257,13 @@ class Connection:
         self._held = larger
         self._hold(len(larger))
         return larger
+
+    def _take_in(self, room: memoryview) -> int:
+        watch = self._hub.watch
+        if watch is None:
+            return self._receive(room)
+        count: int = watch(self.peer, self._receive, room)
+        return count
 
     def _receive(self, room: memoryview) -> int:
         return self._sock.recv_into(room)
@@ -463,8 +470,9 @@ class Connection:
         if probes is not None and not self._writing:
             for probe in probes:
                 probe.sending()
+        watch = self._hub.watch
         try:
-            done = self._send_some()
+            done = self._send_some() if watch is None else watch(self.peer, self._send_some)
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return

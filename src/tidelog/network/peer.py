@@ -51,11 +51,13 @@ class Peer:
     __slots__ = (
         "address",
         "connection",
+        "is_broker",
         "largest",
         "listener",
         "local",
         "login",
         "principal",
+        "share",
         "software",
     )
 
@@ -71,6 +73,10 @@ class Peer:
         """Where the peer stands with its login; the broker's business."""
         self.largest: int | None = None
         """Largest request that is read, in bytes, where it is less than others may send: a stranger's, until the login."""
+        self.is_broker = False
+        """It has shown itself to be a broker, which no quota holds for."""
+        self.share: object | None = None
+        """What the peer is limited in; the broker's business."""
         self.connection: Holdable | None = None
 
     def hold(self, seconds: float) -> None:

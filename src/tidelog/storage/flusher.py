@@ -32,6 +32,8 @@ class Flusher:
             task = self._in_flight.get(log)
             if task is None:
                 task = asyncio.get_running_loop().create_task(self._flush(log))
+                # Those who wait may all be cancelled; a log that failed has said so itself.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._in_flight[log] = task
             truncations = log.truncations
             # One waiter's cancellation must not take the flush from the others.

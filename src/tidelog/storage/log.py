@@ -59,6 +59,8 @@ class Log:
         """Called after a segment was closed: it should be flushed soon."""
         self.on_failure: Callable[[Log, OSError], None] | None = None
         """Called when the disk failed: the whole directory should go offline."""
+        self.on_full: Callable[[], None] | None = None
+        """Called when something was not written for want of room."""
         self.failure: KafkaStorageError | None = None
         """Why the log is offline; None while it is not."""
 
