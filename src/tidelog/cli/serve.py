@@ -77,8 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--metrics",
         metavar="HOST:PORT",
-        help="where /metrics, /healthz and /readyz are; `off` for nowhere "
-        "(127.0.0.1, and the broker's port plus 312: 9404 for 9092)",
+        help="metrics and health over HTTP, or `off` (127.0.0.1:9404)",
     )
     _logs.add_options(parser, "info")
     add_options(parser)
