@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         nargs="?",
         const=REGISTRY_LISTEN,
-        help=f"run a schema registry as well, by default on {REGISTRY_LISTEN}",
+        help=f"run a schema registry as well ({REGISTRY_LISTEN})",
     )
     console = parser.add_mutually_exclusive_group()
     console.add_argument(
@@ -51,9 +51,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         nargs="?",
         const=CONSOLE_LISTEN,
-        help=f"run the web console as well, by default on {CONSOLE_LISTEN}; on a terminal it is run anyway",
+        help=f"run the web console as well ({CONSOLE_LISTEN})",
     )
-    console.add_argument("--no-console", action="store_true", help="not on a terminal either")
+    console.add_argument("--no-console", action="store_true", help="do not, although this is a terminal")
 
 
 def companions(

@@ -21,13 +21,13 @@ export function LineChart({ label, times, values, format, stroke = "--accent" })
     const line = colour(stroke);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     axis.font = `11px ${getComputedStyle(document.body).fontFamily}`;
-    const height = 160;
+    const height = 150;
     const made = new uPlot(
       {
         width: place.clientWidth || 400,
         height,
         cursor: { y: false, points: { size: 7 } },
-        legend: { live: true },
+        padding: [8, 8, 0, 0],
         scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 10] } },
         series: [
           { value: (_, at) => (at === null ? "now" : hourAndMinute(at)) },
@@ -41,8 +41,8 @@ export function LineChart({ label, times, values, format, stroke = "--accent" })
           },
         ],
         axes: [
-          { ...axis, space: 70, values: (_, marks) => marks.map((each) => hourAndMinute(each)) },
-          { ...axis, size: 64, values: (_, marks) => marks.map((each) => format(each)) },
+          { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((each) => hourAndMinute(each)) },
+          { ...axis, size: 58, gap: 6, values: (_, marks) => marks.map((each) => format(each)) },
         ],
       },
       [times, values],
