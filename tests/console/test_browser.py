@@ -365,6 +365,7 @@ def test_login_where_the_broker_asks_for_one(look, secured: Console):
     dialog.get_by_role("button", name="Add").click()
     expect(page.get_by_role("table", name="Access rules")).to_contain_text("User:bob")
     page.get_by_role("button", name="Remove: User:bob allow read topic orders").click()
+    page.get_by_role("button", name="Remove the rule").click()
     expect(page.get_by_text("User:bob")).to_have_count(0)
 
     page.get_by_role("button", name="Add a user").click()

@@ -53,7 +53,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const=CONSOLE_LISTEN,
         help=f"run the web console as well ({CONSOLE_LISTEN})",
     )
-    console.add_argument("--no-console", action="store_true", help="do not, although this is a terminal")
+    console.add_argument(
+        "--no-console", action="store_true", help="do not, although this is a terminal"
+    )
 
 
 def companions(

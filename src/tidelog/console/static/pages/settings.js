@@ -16,6 +16,7 @@ export function Settings({ what, where }) {
     { name: "from", head: "From", sort: (row) => source(row), cell: (row) => html`<${Badge} kind=${row.is_default ? "" : "info"}>${source(row)}<//>` },
     {
       name: "edit",
+      number: true,
       head: html`<span class="unseen">Change</span>`,
       cell: (row) => row.is_read_only || session.read_only
         ? html`<span class="muted">${row.is_read_only ? "fixed at start" : ""}</span>`
