@@ -56,6 +56,9 @@ def plans(settings: BrokerSettings, count: int) -> list[Plan]:
             "metastore": metastore,
             "listeners": _shifted(settings.listeners(), turn),
         }
+        metrics = settings.metrics_listener()
+        if metrics is not None:
+            given["metrics.listener"] = _shifted([metrics], turn).partition("://")[2]
         if settings.advertised():
             given["advertised.listeners"] = _shifted(settings.advertised(), turn)
         made.append(Plan(first + turn, given))
@@ -149,7 +152,9 @@ class Supervisor:
             assert child.stderr is not None
             async for line in child.stderr:
                 text = line.decode(errors="replace")
-                sys.stderr.write(f"broker {plan.broker_id} | {text}")
+                # An object of JSON says itself from which broker it is.
+                head = "" if text.startswith("{") else f"broker {plan.broker_id} | "
+                sys.stderr.write(head + text)
             return await child.wait()
         finally:
             del self._children[plan.broker_id]
@@ -157,8 +162,10 @@ class Supervisor:
     def _command(self, plan: Plan, ready: Path) -> list[str]:
         arguments = self._arguments
         command = [sys.executable, "-m", "tidelog", "serve", "--until-eof"]
-        command += ["--log-level", arguments.log_level, "--ready-file", str(ready)]
+        command += ["--log-level", arguments.log_level, "--log-format", arguments.log_format]
+        command += ["--ready-file", str(ready)]
         command += ["--config", arguments.config] if arguments.config else []
+        command += ["--metrics", "off"] if arguments.metrics == "off" else []
         for each in arguments.settings or ():
             command += ["-X", each]
         for name, value in plan.settings.items():

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli._lag import Prober, Verdict, duration, forecast, trend
+from tidelog.cli._lag import Prober, duration, forecast, trend
 from tidelog.cli._options import add_actions, add_client_options, add_json, client_config
 from tidelog.cli._output import Report, print_json, print_json_line, print_table
 from tidelog.cli._times import parse_time
 from tidelog.errors import GroupIdNotFound, SettingsError
+from tidelog.lag import Verdict
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
