@@ -45,6 +45,7 @@ SHOWN = {
     "latency": ("p50_ms", "p99_ms", "p999_ms"),
     "backlog": ("read_mb_per_s", "written_mb_per_s"),
     "clients": ("messages_per_s", "client_cpu_us"),
+    "replication": ("requests_per_s", "mb_per_s", "cpu_us_per_request"),
     "growth": ("produce_requests_per_s", "produce_mb_per_s", "fetch_mb_per_s", "memory_mb"),
 }
 # What the paper tells of its figures, on its machines; it gives no exact figure for its rivals.

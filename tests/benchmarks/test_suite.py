@@ -148,3 +148,14 @@ def test_the_full_scale_is_the_paper_s():
     full = SCALES["full"]
     assert (full.messages, full.history_gb[-1], full.backlog_gb) == (10_000_000, 50.0, 10.0)
     assert full.partitions[-1] == 10_000
+
+
+def test_the_daily_form_tells_what_changed():
+    from quick import compared
+
+    before = a_run(rates("produce", "1 KB", "mb_per_s", [100.0, 101.0], []))
+    now = a_run(rates("produce", "1 KB", "mb_per_s", [50.0, 51.0], []))
+    first, counted = compared(now, before)
+    assert first.endswith("before      100 ±  3%    -49.8%   down")
+    assert counted == "same 0  up 0  down 1"
+    assert compared(now, None) == [first.partition("   before")[0]]

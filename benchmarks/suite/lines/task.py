@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from load.build import built
-
-from suite.drivers.build import run, run_command
+from suite.drivers.build import program, run, run_command
 from suite.samples import Sample
 from suite.scales import Scale
 from suite.systems.base import System
@@ -51,7 +49,7 @@ class Task:
 
     def raw(self, mode: str, *arguments: object) -> dict[str, Any]:
         """Run the raw load generator: topic, partitions, connections, in flight, bytes, seconds and so on."""
-        head = [str(built()), mode, "127.0.0.1", str(self.system.port)]
+        head = [str(program("raw")), mode, "127.0.0.1", str(self.system.port)]
         with self.system.busy() as used:
             found = run_command([*head, *map(str, arguments)])
         if found.pop("errors"):
