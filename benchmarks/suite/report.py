@@ -7,7 +7,7 @@ from suite import lines
 from suite.charts import bars, short
 from suite.charts import lines as curves
 from suite.samples import Run
-from suite.spread import Spread, ratio, spread
+from suite.spread import Spread, coarser, ratio, spread
 from suite.targets import KAFKA, TARGETS, reached
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,9 @@ SHOWN = {
     "replication": ("requests_per_s", "mb_per_s", "cpu_us_per_request"),
     "growth": ("produce_requests_per_s", "produce_mb_per_s", "fetch_mb_per_s", "memory_mb"),
 }
+# The figures of the paper have these; more would hide them.
+DRAWN = ("tidelog", "Apache Kafka", "RabbitMQ", "ActiveMQ", "NATS JetStream")
+POINTS = 8
 # What the paper tells of its figures, on its machines; it gives no exact figure for its rivals.
 PAPER = {
     "produce, batch 1, no acks": "Kafka 50,000; RabbitMQ at most half of it; ActiveMQ orders of magnitude less",
@@ -187,12 +190,13 @@ def _paper(run: Run) -> Iterable[str]:
     yield ""
 
 
-def _courses(run: Run, what: str) -> dict[str, list[list[float]]]:
+def _courses(run: Run, what: str) -> dict[tuple[str, str], list[list[float]]]:
     """The course of the first round of each system and case, without acknowledgements as in the paper."""
     return {
-        f"{each.system}{_batch(each.case)}": each.timeline
+        (each.system, _batch(each.case)): coarser(each.timeline, POINTS)
         for each in run.of("paper")
         if each.round == 0
+        and each.system in DRAWN
         and each.timeline
         and each.case.startswith(what)
         and "acks=1" not in each.case
@@ -200,7 +204,7 @@ def _courses(run: Run, what: str) -> dict[str, list[list[float]]]:
 
 
 def _batch(case: str) -> str:
-    return ", batch 50" if "batch 50" in case else ""
+    return next((name for name in ("batch 50", "batch 1") if name in case), "")
 
 
 def _medians(run: Run, line: str, figure: str) -> dict[str, dict[str, float]]:

@@ -7,7 +7,7 @@ from suite import charts, targets
 from suite.report import drawn, text, write
 from suite.samples import Run, Sample, load
 from suite.scales import SCALES
-from suite.spread import Spread, changed, ratio, spread
+from suite.spread import Spread, changed, coarser, ratio, spread
 
 SYSTEMS = {
     "tidelog": {"version": "1", "settings": "defaults"},
@@ -45,6 +45,14 @@ def test_a_ratio_is_taken_within_each_round():
 def test_a_ratio_to_nothing_is_none():
     assert ratio({0: 1.0}, {}) is None
     assert ratio({0: 1.0}, {0: 0.0}) is None
+
+
+def test_a_coarser_course_tells_the_rate_over_all_of_a_step():
+    # A tenth of a second each at 10, then a second at 1: two messages in 1.1 s.
+    course = [[1.0, 10.0], [2.0, 1.0], [3.0, 5.0], [4.0, 5.0]]
+    assert coarser(course, 2) == [[2.0, pytest.approx(2 / 1.1)], [4.0, 5.0]]
+    assert coarser(course[:1], 2) == course[:1]
+    assert coarser([], 2) == []
 
 
 @pytest.mark.parametrize(
