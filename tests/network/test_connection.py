@@ -456,6 +456,25 @@ async def test_a_peer_that_is_held_back_waits_for_its_next_answer(rig_of):
     assert [await client.receive() for _ in range(2)] == [b"2", b"3"]
 
 
+async def test_what_is_done_for_a_peer_can_be_watched(rig_of):
+    watched: list[tuple[object, str]] = []
+
+    def watch(peer, work, *arguments):
+        watched.append((peer, work.__name__))
+        return work(*arguments)
+
+    rig = rig_of(lambda peer, frame: framed(bytes(frame)))
+    client = await rig.connect()
+    await client.send(framed(b"1"))
+    assert await client.receive() == b"1"
+    assert watched == []
+    rig.hub.watch = watch
+    await client.send(framed(b"2"))
+    assert await client.receive() == b"2"
+    (connection,) = rig.hub.connections
+    assert watched == [(connection.peer, "_receive"), (connection.peer, "_send_some")]
+
+
 async def test_a_run_that_wants_no_answer_gets_none(rig_of):
     def serve_run(peer, buffer, pos, end):
         if bytes(buffer[pos + 4 : pos + 5]) == b"r":

@@ -96,6 +96,7 @@ def produce_run(
     written = list(groups.values())
     for group in written:
         _append(services, group)
+    services.requests.produce.count += len(found)
     if silent:
         _check_written(written)
         return stop, None
