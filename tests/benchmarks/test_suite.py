@@ -167,3 +167,14 @@ def test_the_daily_form_tells_what_changed():
     assert first.endswith("before      100 ±  3%    -49.8%   down")
     assert counted == "same 0  up 0  down 1"
     assert compared(now, None) == [first.partition("   before")[0]]
+
+
+def test_the_daily_form_compares_with_the_last_run_of_its_scale(tmp_path):
+    from quick import last_of
+
+    assert last_of("smoke", tmp_path) is None
+    for name, scale in (("1", "smoke"), ("2", "smoke"), ("3", "quick")):
+        run = a_run([])
+        run.scale["name"] = scale
+        run.save(tmp_path / f"{name}.json")
+    assert last_of("smoke", tmp_path) == tmp_path / "2.json"
