@@ -117,6 +117,10 @@ def _head(run: Run) -> Iterable[str]:
     yield "the other, in every round anew, each with fresh data, driven by the same programs with the same records.  A figure is the median of "
     yield "the rounds, ± half of their range; a ratio is the median of the ratios within a round, with the smallest and the largest."
     yield ""
+    if _was_busy(run):
+        yield "**The machine was busy with other work in this run.**  Times on the wall say little then, and a system of many threads gets more of such a "
+        yield "machine than one that has a single thread, as tidelog's broker has; believe the tables of processor time, and measure again."
+        yield ""
     yield "| | |"
     yield "|---|---|"
     for name, value in run.machine.items():
@@ -126,6 +130,13 @@ def _head(run: Run) -> Iterable[str]:
     for name, reason in run.missing.items():
         yield f"| {name} | **not measured**: {' '.join(reason.split())[:200]} |"
     yield ""
+
+
+def _was_busy(run: Run) -> bool:
+    """Whether more was running at the start than there are cores."""
+    load, processor = run.machine.get("load at the start"), run.machine.get("processor", "")
+    cores = processor.rpartition(", ")[2].partition(" ")[0]
+    return bool(load and cores.isdigit() and float(load) > float(cores))
 
 
 def _targets(run: Run) -> Iterable[str]:

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 import pytest
 from suite import charts, targets
 from suite.report import drawn, text, write
-from suite.samples import Run, Sample, load
+from suite.samples import Run, Sample
+from suite.samples import load as load_run
 from suite.scales import SCALES
 from suite.spread import Spread, changed, coarser, ratio, spread
 
@@ -104,7 +105,7 @@ def test_a_queue_is_compared_by_the_only_way_that_it_has():
 def test_results_are_read_as_they_were_written(tmp_path):
     run = a_run([Sample("paper", "consume", "tidelog", 0, {"x": 1.5}, [[1.0, 2.0]])])
     run.save(tmp_path / "results.json")
-    assert load(tmp_path / "results.json") == run
+    assert load_run(tmp_path / "results.json") == run
     assert [each.name for each in tmp_path.iterdir()] == ["results.json"]
 
 
@@ -178,3 +179,10 @@ def test_the_daily_form_compares_with_the_last_run_of_its_scale(tmp_path):
         run.scale["name"] = scale
         run.save(tmp_path / f"{name}.json")
     assert last_of("smoke", tmp_path) == tmp_path / "2.json"
+
+
+@pytest.mark.parametrize(("load", "told"), [("1.90", False), ("9.00", True)])
+def test_a_busy_machine_is_told_of(load, told):
+    run = a_run([])
+    run.machine.update({"processor": "some, 2 cores", "load at the start": load})
+    assert ("was busy with other work" in text(run)) is told

@@ -11,6 +11,9 @@ from suite.scales import Scale
 from suite.systems.base import System
 from suite.wire import create
 
+LEAST_GIGABYTES = 0.001
+"""Less tells nothing about the cost of a GB."""
+
 _numbers = itertools.count()
 
 
@@ -58,5 +61,7 @@ class Task:
         found["cpu_us_per_request"] = round(
             used.cpu_s / max(found["requests_per_s"] * seconds, 1) * 1e6, 2
         )
-        found["cpu_s_per_gb"] = round(used.cpu_s / max(found["mb_per_s"] * seconds / 1000, 1e-9), 3)
+        gigabytes = found["mb_per_s"] * seconds / 1000
+        if gigabytes >= LEAST_GIGABYTES:
+            found["cpu_s_per_gb"] = round(used.cpu_s / gigabytes, 3)
         return found
