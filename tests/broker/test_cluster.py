@@ -24,10 +24,17 @@ from tidelog.errors import (
     PrincipalDeserializationFailure,
     StaleBrokerEpoch,
     StartError,
+    ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
 from tidelog.metastore.memory import MemoryMetastore, MemoryStore
 from tidelog.protocol.frame import LENGTH_BYTES, encode_request
+from tidelog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -409,3 +416,24 @@ async def test_a_leader_whose_disk_refuses_it_hands_on_what_others_have(
             delivery = await (await producer.send("t", b"after", partition=index))
         assert delivery.offset == 1
         assert await led_by(victim) == []
+
+
+async def test_the_quota_of_changes_is_the_controllers_whoever_is_asked(cluster: Cluster):
+    entity = [EntityData(entity_type="client-id", entity_name="tester")]
+    ops = [OpData(key="controller_mutation_rate", value=0.001)]
+    quota = AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=ops)])
+    one, other = cluster.others
+    assert (await cluster.ask(one, quota)).entries[0].error_code == 0
+    topic = CreatableTopic(name="paid", num_partitions=1, replication_factor=1)
+    made = await cluster.ask(one, CreateTopicsRequest(topics=[topic]))
+    assert made.topics[0].error_code == 0
+    assert made.throttle_time_ms == 25_000  # it pays for it, and `one` holds it
+    topic = CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
+    refused = await cluster.ask(other, CreateTopicsRequest(topics=[topic]))
+    assert refused.topics[0].error_code == ThrottlingQuotaExceeded.code
+    held = asyncio.ensure_future(cluster.ask(one, MetadataRequest()))
+    await cluster.ask(cluster.controller, MetadataRequest())
+    assert not held.done()
+    quota.entries[0].ops[0].remove = True
+    assert (await cluster.ask(cluster.controller, quota)).entries[0].error_code == 0
+    await held  # every broker lets go when it hears of it

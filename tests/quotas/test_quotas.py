@@ -1,15 +1,15 @@
-"""Limits by precedence, and the rate that a client gets out of the delays it is given."""
+"""Limits by precedence, and what becomes of who exceeds them."""
 
-import itertools
+import logging
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import InvalidRequest
-from tidelog.quotas.limits import DEFAULT, Entity, Limits, check_value
+from tidelog.errors import InvalidRequest, ThrottlingQuotaExceeded
+from tidelog.quotas.config import QuotaConfig
+from tidelog.quotas.limits import BY_SETTING, DEFAULT, Entity, Limits, check_value
 from tidelog.quotas.quotas import Quotas
-from tidelog.quotas.usage import TokenBucket, Usage
 
 KEY = "producer_byte_rate"
 LEVELS = [
@@ -37,7 +37,8 @@ GROUPS = [
 @pytest.mark.parametrize("strongest", range(8))
 def test_the_eight_levels(strongest):
     limits = Limits({level: {KEY: at} for at, level in enumerate(LEVELS) if at >= strongest})
-    assert limits.find(KEY, "alice", "app") == (strongest, GROUPS[strongest])
+    found = limits.find(KEY, "alice", "app")
+    assert found == (strongest, GROUPS[strongest], LEVELS[strongest])
 
 
 @given(present=st.sets(st.integers(0, 7)))
@@ -91,92 +92,139 @@ def test_bad_entities(entity):
         entity.check()
 
 
-@settings(max_examples=30)
-@given(limit=st.floats(1e3, 1e8), size=st.floats(0.001, 0.5))
-def test_whoever_obeys_the_delays_gets_the_limit(limit, size):
-    """Requests of `size` seconds' worth of bytes, as fast as the delays allow."""
-    usage, now, sent = Usage(), 100.0, 0.0
-    start = now
-    while now - start < 60:
-        usage.record(limit * size, now)
-        sent += limit * size
-        now += usage.delay(limit, now) + 0.0005
-    # In the beginning a burst of the whole window is allowed; after that the rate is the limit.
-    allowed = limit * (now - start)
-    assert sent <= allowed + 11 * limit
-    assert sent >= 0.95 * allowed * min(1, size / (size + 0.0005))
+def quotas_of(by_entity=None, **config) -> Quotas:
+    quotas = Quotas(lambda: QuotaConfig(**config))
+    quotas.follow(Limits(by_entity or {}))
+    return quotas
 
 
-@given(amounts=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=50))
-def test_a_delay_makes_up_for_what_was_used_too_fast(amounts):
-    usage, now, limit = Usage(), 0.0, 1e5
-    for amount, pause in amounts:
-        now += pause
-        usage.record(amount, now)
-    delay = usage.delay(limit, now)
-    assert 0 <= delay <= 11
-    if 0 < delay < 11:
-        span = usage._span(now)
-        assert usage.rate(now) * span / (span + delay) == pytest.approx(limit)
-
-
-def test_what_is_old_is_forgotten():
-    usage = Usage()
-    usage.record(1e9, 0.0)
-    assert usage.delay(1e6, 1.0) > 0
-    assert usage.delay(1e6, 12.0) == 0
-    assert usage.rate(12.0) == 0
-
-
-def test_what_is_taken_back_does_not_count():
-    usage = Usage()
-    usage.record(1e9, 0.0)
-    usage.record(-1e9, 0.0)
-    assert usage.delay(1e6, 0.5) == 0
-
-
-def test_a_bucket_lends_and_waits():
-    bucket = TokenBucket()
-    bucket.record(25, rate=1, burst_s=10, now=0.0)
-    assert bucket.delay(1, 10, 0.0) == pytest.approx(15)
-    assert bucket.delay(1, 10, 15.0) == 0
-    bucket.record(1, 1, 10, 100.0)
-    assert bucket.delay(1, 10, 100.0) == 0
-
-
-def make(limits: Limits) -> Quotas:
-    return Quotas(lambda: limits, window_s=1.0, windows=11)
+def test_nobody_is_limited_by_nothing():
+    quotas = quotas_of()
+    assert quotas.of("alice", "app") is None
+    assert not quotas.limits_clients
+    assert not quotas.limits_time
+    assert not quotas.limits_mutations
 
 
 def test_a_group_shares_its_limit_and_neighbours_do_not():
-    quotas = make(Limits({Entity("alice"): {KEY: 1000}}))
-    assert quotas.used(KEY, "alice", "one", 9_000, 0.0) == 0
-    assert quotas.used(KEY, "alice", "two", 9_000, 0.0) > 0
-    assert quotas.used(KEY, "bob", "one", 1e9, 0.0) == 0
+    quotas = quotas_of({Entity("alice"): {KEY: 1000}})
+    assert quotas.of("alice", "one").produce is quotas.of("alice", "two").produce
+    assert quotas.of("alice", "one").produce.use(9_000, 0.0) == 0
+    assert quotas.of("alice", "two").produce.use(9_000, 0.0) > 0
+    assert quotas.of("bob", "one") is None
+
+
+def test_a_default_of_client_ids_is_for_each_by_itself():
+    quotas = quotas_of({Entity(client_id=DEFAULT): {KEY: 1000}})
+    assert quotas.of("alice", "one").produce.use(90_000, 0.0) > 0
+    assert quotas.of("alice", "two").produce.use(9_000, 0.0) == 0
+
+
+def test_the_settings_have_the_last_word():
+    quotas = quotas_of({Entity("alice"): {KEY: 5}}, producer_default=7, consumer_default=9)
+    assert quotas.limits_clients
+    assert quotas.of("alice", "a").produce.limit.value == 5
+    assert quotas.of("alice", "a").fetch.limit.value == 9
+    assert quotas.of("bob", "b").produce.limit == (7, ("", "b"), BY_SETTING)
+    assert str(BY_SETTING) == "the settings"
+    assert quotas.of("bob", "b").produce.use(1_000, 0.0) > 0
+    quotas.follow(Limits({}))
+    assert quotas.of("bob", "b").produce.use(1, 0.0) > 0
 
 
 def test_a_limit_is_changed_while_running():
-    limits = [Limits({Entity("alice"): {KEY: 1000}})]
-    quotas = Quotas(lambda: limits[-1], window_s=1.0, windows=11)
-    assert quotas.used(KEY, "alice", "a", 20_000, 0.0) > 0
-    limits.append(Limits({Entity("alice"): {KEY: 1e9}}))
-    assert quotas.used(KEY, "alice", "a", 1, 0.0) == 0
-    limits.append(Limits({}))
-    assert quotas.used(KEY, "alice", "a", 1e12, 0.0) == 0
+    quotas = quotas_of({Entity("alice"): {KEY: 1000}})
+    assert quotas.of("alice", "a").produce.use(20_000, 0.0) > 0
+    generation = quotas.generation
+    quotas.follow(Limits({Entity("alice"): {KEY: 10}}))
+    assert quotas.generation > generation
+    # What was used under another limit is forgotten: at 10 a second it would take half an hour to pay for it.
+    assert quotas.of("alice", "a").produce.use(100, 0.1) == 0
+    assert quotas.of("alice", "a").produce.use(1, 0.1) > 0
+    quotas.follow(Limits({Entity("bob"): {KEY: 1}}))
+    assert quotas.of("alice", "a") is None
+
+
+def test_a_quota_that_is_removed_and_set_again_begins_anew():
+    same = {Entity("alice"): {KEY: 1000}}
+    quotas = quotas_of(same)
+    assert quotas.of("alice", "a").produce.use(20_000, 0.0) > 0
+    quotas.follow(Limits({}))
+    quotas.follow(Limits(same))
+    assert quotas.of("alice", "a").produce.use(9_000, 0.0) == 0
+
+
+def test_a_change_for_others_forgives_nothing():
+    quotas = quotas_of({Entity("alice"): {KEY: 1000}})
+    quotas.of("alice", "a").produce.use(20_000, 0.0)
+    quotas.follow(Limits({Entity("alice"): {KEY: 1000}, Entity("bob"): {KEY: 1}}))
+    assert quotas.of("alice", "a").produce.use(1, 0.0) > 0
+
+
+def test_that_somebody_is_throttled_is_logged_once_and_that_it_is_over_too(caplog):
+    caplog.set_level(logging.INFO)
+    quotas = quotas_of({Entity("alice", DEFAULT): {KEY: 1000}})
+    account = quotas.of("alice", "app").produce
+    now = 0.0
+    for _ in range(50):
+        now += account.use(5_000, now)
+        quotas.sweep(now)
+    assert account.is_throttled
+    assert account.delays == 48
+    quotas.sweep(now + 10)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("user alice, client app is throttled: ")
+    assert (
+        "producer_byte_rate=1000 by the quota of user=alice, client-id=<default>"
+        in (caplog.messages[0])
+    )
+    quotas.sweep(now + 20)
+    assert not account.is_throttled
+    assert len(caplog.messages) == 2
+    assert "is no longer throttled: it was held 48 times" in caplog.messages[1]
+    assert account.used == 250_000
+    assert account.delayed_s == pytest.approx(now)
+
+
+def test_time_holds_nobody_for_longer_than_a_window():
+    quotas = quotas_of({Entity("alice"): {"request_percentage": 1}})
+    account = quotas.of("alice", "a").request
+    assert quotas.limits_time
+    assert [account.use(100 * 60, 0.0) for _ in range(3)] == [1, 1, 1]
 
 
 def test_changes_of_metadata_are_paid_for():
-    quotas = make(Limits({Entity(client_id="ci"): {"controller_mutation_rate": 1}}))
-    assert quotas.mutation_delay("u", "ci", 0.0) == 0
-    quotas.mutated("u", "ci", 12, 0.0)
-    assert quotas.mutation_delay("u", "ci", 0.0) == pytest.approx(1)
-    assert quotas.mutation_delay("u", "other", 0.0) == 0
+    quotas = quotas_of({Entity(client_id="ci"): {"controller_mutation_rate": 1}})
+    quotas.mutations("u", "ci", strict=True, now=0.0).take(13)  # on credit
+    again = quotas.mutations("u", "ci", strict=True, now=1.0)
+    with pytest.raises(ThrottlingQuotaExceeded, match=r"controller_mutation_rate=1 .* 1000 ms"):
+        again.take(1)
+    assert again.throttle_time_ms == 1000
+    lenient = quotas.mutations("u", "ci", strict=False, now=1.0)
+    lenient.take(1)
+    assert lenient.throttle_time_ms == 2000
+    lenient.give_back(2)
+    assert lenient.throttle_time_ms == 0
+    other = quotas.mutations("u", "other", strict=True, now=1.0)
+    other.take(10**9)
+    other.give_back(1)
+    assert other.throttle_time_ms == 0
 
 
 def test_who_is_gone_is_forgotten():
-    quotas = make(Limits({Entity(client_id=DEFAULT): {KEY: 1000}}))
-    for at in itertools.count():
-        quotas.used(KEY, "u", f"client-{at}", 1, at * 10.0)
-        if at == 1000:
-            break
-    assert len(quotas._usages) < 500
+    quotas = quotas_of({Entity(client_id=DEFAULT): {KEY: 1000, "controller_mutation_rate": 1}})
+    for at in range(1000):
+        quotas.of("u", f"client-{at}").produce.use(1, at * 10.0)
+        quotas.mutations("u", f"client-{at}", strict=True, now=at * 10.0).take(1)
+        quotas.sweep(at * 10.0)
+    assert len(list(quotas.accounts())) < 500
+    assert len(quotas._buckets) < 500
+
+
+def test_names_that_clients_make_up_do_not_pile_up():
+    quotas = quotas_of({Entity("alice"): {KEY: 1000}})
+    for at in range(12_000):
+        quotas.of("alice", f"client-{at}")
+        quotas.of("bob", f"client-{at}")
+    assert len(quotas._clients) <= 10_000
+    assert len(list(quotas.accounts())) == 1

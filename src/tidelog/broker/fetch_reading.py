@@ -21,6 +21,7 @@ from tidelog.errors import (
 from tidelog.network.answer import Deferred, Piece
 from tidelog.network.peer import Peer
 from tidelog.protocol.messages.fetch import NodeEndpoint
+from tidelog.quotas.quotas import Accounts
 from tidelog.security.acls import Operation, Resource
 
 _ZSTD_SINCE = 10
@@ -32,6 +33,7 @@ class Reading:
     """One fetch from its request to its answer."""
 
     __slots__ = (
+        "accounts",
         "bytes",
         "correlation_id",
         "deferred",
@@ -82,6 +84,14 @@ class Reading:
         self.failed = False
         self.hidden: frozenset[str | bytes] = frozenset()
         """Topics that the client may not read."""
+        self.accounts: Accounts | None = None
+        """What the client is limited in."""
+
+    def limit(self, accounts: Accounts | None) -> None:
+        """Read no more at a time than a window of the client's quota allows."""
+        self.accounts = accounts
+        if accounts is not None and accounts.fetch is not None:
+            self.max_bytes = min(self.max_bytes, int(accounts.fetch.at_once))
 
     def hide(self) -> None:
         """Ask the access rules, for each topic once."""
@@ -140,6 +150,7 @@ class Reading:
             raise OffsetOutOfRange
         if region is not None:
             result.region = region
+            result.traffic = partition.traffic
             self.bytes += region.length
         if self.isolation == READ_COMMITTED:
             result.aborted = (
@@ -160,8 +171,10 @@ class Reading:
 
     def _fail(self, wanted: Wanted, error: KafkaError) -> None:
         self.failed = True
+        self.services.requests.failed("Fetch", error)
         result = Result(wanted.topic, wanted.index, error.code)
         if isinstance(wanted.topic, str):
+            self.services.partitions.traffic.maybe_of(wanted.topic).failed_fetches += 1
             result.leader = current_leader(self.services, wanted.topic, wanted.index, error)
         self.results.append(result)
 
@@ -186,10 +199,16 @@ class Reading:
             self.deferred.resolve(error)
 
     def answer(self) -> list[Piece]:
+        throttle_ms = 0
+        if self.accounts is not None:
+            granted, throttle_ms = self._granted(self.accounts)
+            if not granted:
+                return self._nothing(throttle_ms)
         results = self.results
         session = self.session
         if session is not None:
             results = self._changed(session)
+        self._count_out(results)
         leaders = {each.leader[0] for each in results if each.leader is not None}
         endpoints: list[NodeEndpoint] = []
         if leaders and self.version >= 16:
@@ -197,7 +216,38 @@ class Reading:
                 NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
                 for each in node_endpoints(self.services, leaders, self.peer)
             ]
-        return lay_out(self.version, self.correlation_id, 0, self.session_id, results, endpoints)
+        return lay_out(
+            self.version,
+            self.correlation_id,
+            0,
+            self.session_id,
+            results,
+            endpoints,
+            throttle_ms=throttle_ms,
+        )
+
+    def _granted(self, accounts: Accounts) -> tuple[bool, int]:
+        meter = self.services.meter
+        if meter is None or self.peer is None or not self.bytes:
+            return True, 0
+        return meter.granted(self.peer, accounts, self.bytes)
+
+    def _nothing(self, throttle_ms: int) -> list[Piece]:
+        """To who has used too much: no data, whatever was asked for.
+
+        In the first answer of a session this says that there is none (KIP-219): the client begins again.
+        """
+        if self.session is not None and not self.incremental:
+            self.services.fetch_sessions.end(self.session)
+            self.session_id = 0
+        return lay_out(
+            self.version, self.correlation_id, 0, self.session_id, [], [], throttle_ms=throttle_ms
+        )
+
+    def _count_out(self, results: list[Result]) -> None:
+        for each in results:
+            if each.region is not None and each.traffic is not None:
+                each.traffic.bytes_out += each.region.length
 
     def _changed(self, session: Session) -> list[Result]:
         """The results that a session's answer has to hold: all in the first, then what changed."""

@@ -10,6 +10,7 @@ The operations are Kafka's, see "Operations and Resources on Protocols" in its d
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tidelog.broker.context import Context
@@ -39,8 +40,9 @@ def by_item(request: Any, ctx: Context) -> None:
     """The handler asks, for each thing that is named in the request or in the answer."""
 
 
+@cache
 def cluster(operation: Operation) -> Allow:
-    """Who may do this to the cluster."""
+    """Who may do this to the cluster; the same function for the same operation."""
 
     def allow(request: Any, ctx: Context) -> None:
         ctx.check(operation, CLUSTER)

@@ -190,6 +190,7 @@ class Replicas:
             found,
             flusher=self._flusher,
             surroundings=self._replication.surroundings,
+            traffic=self._partitions.traffic.of(topic.name),
         )
         found.on_full = partial(self._replication.resigning.begin, topic.id, index)
         self._partitions.add(partition)

@@ -48,7 +48,9 @@ class Replication:
         def max_lag_ms() -> int:
             return settings().replication.lag_time_max_ms
 
-        self.in_sync = InSync(partitions, alter, clock, random, max_lag_ms)
+        self.in_sync = InSync(
+            partitions, alter, clock, random, max_lag_ms, lambda each: self._eligible(each, -1)
+        )
         self.resigning = Resigning(broker_id, image, alter, clock)
         self.surroundings = Surroundings(
             broker_id=broker_id,
@@ -57,6 +59,7 @@ class Replication:
             eligible=self._eligible,
             propose=self.in_sync.propose,
             truncated=self._was_truncated,
+            isr_changed=self.in_sync.changed,
         )
         self.fetchers = Fetchers(
             broker_id=broker_id,

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.broker import kafka_names
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
+from tidelog.broker.monitoring_config import MonitoringConfig
 from tidelog.cluster.config import ClusterConfig
 from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.coordination.groups.config import GroupConfig
@@ -19,6 +20,7 @@ from tidelog.coordination.transactions.config import TransactionConfig
 from tidelog.errors import SettingsError
 from tidelog.metastore.address import BadAddress, parse_address
 from tidelog.network.config import NetworkConfig
+from tidelog.quotas.config import QuotaConfig
 from tidelog.security.config import SecurityConfig
 from tidelog.settings import Declared, Section, at_least, declared, names_of, setting
 from tidelog.storage.cleaner_config import CleanerConfig
@@ -168,6 +170,8 @@ class BrokerSettings:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
     unused: tuple[str, ...] = ()
@@ -188,14 +192,22 @@ class BrokerSettings:
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
         if "broker" in sections:
-            cluster = sections.get("cluster") or ClusterConfig()
-            wrong += _contradictions(cls(broker=sections["broker"], cluster=cluster))
+            others = {
+                each: sections[each] for each in ("cluster", "monitoring") if each in sections
+            }
+            wrong += _contradictions(
+                cls(broker=sections["broker"], **others, properties=dict(properties))
+            )
         if wrong:
             raise SettingsError("; ".join(wrong))
         return cls(
             **sections,
             properties=dict(properties),
-            unused=tuple(name for name in unknown if name not in _READ_ELSEWHERE),
+            unused=tuple(
+                name
+                for name in unknown
+                if name not in _READ_ELSEWHERE and not name.endswith(f".{_CONNECTION_RATE}")
+            ),
         )
 
     def changed(self, *overrides: Mapping[str, str]) -> "BrokerSettings":
@@ -218,6 +230,21 @@ class BrokerSettings:
     def advertised(self) -> list[Listener]:
         return parse_listeners("advertised.listeners", self.broker.advertised_listeners)
 
+    def connection_rates(self) -> dict[str, int]:
+        """`max.connection.creation.rate` of single listeners; raises `SettingsError`."""
+        known = declarations()[_CONNECTION_RATE][1]
+        found = {}
+        for each in self.listeners():
+            name = f"listener.name.{each.name.lower()}.{_CONNECTION_RATE}"
+            if name in self.properties:
+                found[each.name] = int(known.parse(name, self.properties[name]))
+        return found
+
+    def metrics_listener(self) -> Listener | None:
+        """Where metrics are served; None for nowhere."""
+        where = self.monitoring.listener
+        return parse_listeners("metrics.listener", [where])[0] if where else None
+
     def value_of(self, setting_name: str) -> Any:
         """The value in force of a setting, by its main name."""
         section, each = declarations()[setting_name]
@@ -234,10 +261,13 @@ SECTIONS: dict[str, type[Section]] = {
     "replication": ReplicationConfig,
     "cluster": ClusterConfig,
     "security": SecurityConfig,
+    "quotas": QuotaConfig,
+    "monitoring": MonitoringConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
 _READ_ELSEWHERE = frozenset({"port", "host.name", "advertised.port", "advertised.host.name"})
+_CONNECTION_RATE = "max.connection.creation.rate"
 
 
 @cache
@@ -268,7 +298,8 @@ def _not_known(name: str) -> str:
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:
-    for check in (settings.listeners, settings.advertised):
+    # The first reads listeners too.
+    for check in (settings.connection_rates, settings.advertised, settings.metrics_listener):
         try:
             check()
         except SettingsError as error:

@@ -130,7 +130,7 @@ def _report(reader: "AuditReader", arguments: argparse.Namespace) -> int:
         windows = [asdict(each) for each in reports]
         print_json({"tiers": tiers, "windows": windows, "complete_until_ms": watermarks})
     else:
-        _print_windows(reports, tiers)
+        print_windows(reports, tiers)
         for topic, until in watermarks.items():
             print(_watermark(topic, until))
         if ledger.mixed_windows:
@@ -245,7 +245,8 @@ def _tiers(reader: "AuditReader", arguments: argparse.Namespace) -> list[str]:
     return named
 
 
-def _print_windows(reports: "Sequence[WindowReport]", tiers: list[str]) -> None:
+def print_windows(reports: "Sequence[WindowReport]", tiers: Sequence[str]) -> None:
+    """A line for each window, a column for each tier."""
     rows = [
         [
             each.topic,

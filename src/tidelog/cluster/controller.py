@@ -15,10 +15,16 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.cluster import elections, isr, metadata, reassignment, registration, topics
+from tidelog.cluster.election_news import Elections, elected, tell
 from tidelog.cluster.eligible import MinInSync, with_eligible
 from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
-from tidelog.cluster.metadata import BrokerRecord, ProducerIdsRecord, Record
+from tidelog.cluster.metadata import (
+    BrokerChangeRecord,
+    BrokerRecord,
+    ProducerIdsRecord,
+    Record,
+)
 from tidelog.cluster.reassignment import Move
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
@@ -56,13 +62,15 @@ class Controller:
         tail: Tail,
         epoch: int,
         rules: Callable[[], Rules],
+        elections: Elections | None = None,
     ) -> None:
-        """`rules` are asked for at every use, because settings change."""
+        """`rules` are asked for at every use, because settings change; `elections` outlive this controller."""
         self._metastore = metastore
         self._tail = tail
         self._view = Tail(metastore, tail.image)
         """What is decided on.  The broker's own tail makes logs before it shows them: nobody may wait for that."""
         self._rules = rules
+        self._elections = elections or Elections()
         self._one_at_a_time = asyncio.Lock()
         self.epoch = epoch
         self.resigned = False
@@ -105,11 +113,14 @@ class Controller:
     async def _decide(self, decide: Decision[T]) -> T:
         if self.resigned:
             raise NotController
+        begun = asyncio.get_running_loop().time()
         try:
             image = await self._view.catch_up()
             records, outcome = decide(image)
             if records:
                 await self._append(with_eligible(image, records, self._min_in_sync(image)))
+                self._note_elections(image, records, begun)
+                _tell_of_brokers(image, self.image, records)
         except Fenced as error:
             self.resign()
             raise NotController(str(error)) from error
@@ -289,6 +300,15 @@ class Controller:
             except MetastoreError as error:  # what was decided is in the log all the same
                 log.warning("the metadata log could not be cut: %s", error)
 
+    def _note_elections(self, before: Image, records: Sequence[Record], begun: float) -> None:
+        found = list(elected(before, self.image, records))
+        if not found:
+            return
+        seconds = asyncio.get_running_loop().time() - begun
+        self._elections.times.add(seconds, len(found))
+        self._elections.unclean += sum(each.unclean for each in found)
+        tell(found)
+
     def _min_in_sync(self, image: Image) -> MinInSync:
         rules = self._rules()
         return lambda topic: topics.min_in_sync(image, topic, rules)
@@ -310,6 +330,20 @@ def _typed(
 
 def _not_now(error: MetastoreError) -> KafkaError:
     return RequestTimedOut(f"the controller cannot decide at the moment: {error}")
+
+
+def _tell_of_brokers(before: Image, after: Image, records: Sequence[Record]) -> None:
+    """One line for each that has come, or is about to stop; of who is gone `reconcile` tells."""
+    if len(after.brokers) < 2 or not any(
+        isinstance(each, BrokerRecord | BrokerChangeRecord) for each in records
+    ):
+        return  # a broker that is alone has no news for anybody
+    for broker in after.brokers.values():
+        old = before.brokers.get(broker.id)
+        if not broker.fenced and (old is None or old.fenced or old.epoch != broker.epoch):
+            log.info("broker %d takes part (epoch %d)", broker.id, broker.epoch)
+        elif broker.stopping and old is not None and not old.stopping:
+            log.info("broker %d is about to stop: others lead what it led", broker.id)
 
 
 def _tell_of_fenced(before: Image, after: Image, present: Set[int]) -> None:

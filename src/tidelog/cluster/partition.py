@@ -22,19 +22,19 @@ import logging
 from uuid import UUID
 
 from tidelog.cluster.commits import Commits, Then
+from tidelog.cluster.flush_task import flush_until_clean
 from tidelog.cluster.image import PartitionState
 from tidelog.cluster.replica import UNKNOWN_EPOCH, Followers
 from tidelog.cluster.surroundings import Surroundings, Watcher
+from tidelog.cluster.traffic import Growth, Traffic
 from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
-    KafkaStorageError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
-    UnknownServerError,
 )
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
@@ -65,6 +65,7 @@ class Partition:
         "_flush",
         "_flusher",
         "_flushes",
+        "_growth",
         "_own_end",
         "_rules",
         "_surroundings",
@@ -81,6 +82,7 @@ class Partition:
         "replica_watchers",
         "topic",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -94,12 +96,16 @@ class Partition:
         *,
         flusher: Flusher,
         surroundings: Surroundings | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """With a leader epoch this broker leads the partition, alone; else it is told later what it is."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
+        self.traffic = Traffic() if traffic is None else traffic
+        """Of the topic; shared with its other partitions."""
+        self._growth = Growth(log)
         self.leader_epoch = leader_epoch
         self.partition_epoch = UNKNOWN_EPOCH
         """Of the last state that was taken over.  Invariant: never goes back."""
@@ -146,11 +152,6 @@ class Partition:
         return self.log.high_watermark
 
     @property
-    def last_stable_offset(self) -> int:
-        """Records below it belong to no open transaction.  Invariant: <= high_watermark."""
-        return self.log.last_stable_offset
-
-    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
@@ -168,6 +169,8 @@ class Partition:
         assert surroundings is not None
         assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
         afresh = self.not_leading is not None
+        if afresh:
+            self._growth = Growth(log)
         if afresh or state.leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self._own_end = log.log_end_offset
         self.leader, self.leader_epoch = surroundings.broker_id, state.leader_epoch
@@ -180,7 +183,10 @@ class Partition:
                     surroundings.broker_id, surroundings.max_lag_ms, surroundings.eligible
                 )
             now_ms, start = surroundings.now_ms(), self.epoch_start_offset
+            before = followers.isr
             followers.assign(state, now_ms, log.log_end_offset, start, afresh=afresh)
+            if not afresh:
+                surroundings.isr_changed(self, before, followers.isr)
             self._tell_followers()
         else:
             if self.followers is not None:
@@ -208,10 +214,16 @@ class Partition:
         self.gone = error
         self._resign(error)
 
+    def count_in(self) -> None:
+        """Add what was written here since the last time to `traffic`."""
+        if self.not_leading is None:
+            self._growth.count(self.log, self.traffic)
+
     def _resign(self, error: KafkaError) -> None:
+        self.count_in()
         self.not_leading = error
         self.followers = None
-        self._fail_commits(error)
+        self.fail_commits(error)
         self._fail_waiters(self.watchers, error)
         self._fail_waiters(self.replica_watchers, error)
 
@@ -231,7 +243,10 @@ class Partition:
         ):
             return
         self.partition_epoch = state.partition_epoch
+        before = followers.isr
         followers.settle(state.isr, state.partition_epoch)
+        if self._surroundings is not None:
+            self._surroundings.isr_changed(self, before, followers.isr)
         self._tell_followers()
         self.maybe_advance()
 
@@ -331,6 +346,11 @@ class Partition:
         """The first offset that any replica on a live broker still has."""
         own = self.log.log_start_offset
         return own if self.followers is None else self.followers.low_watermark(own)
+
+    @property
+    def waiting_produces(self) -> int:
+        """How many answers to producers wait here for a commit or a flush."""
+        return len(self._commits) + len(self._flushes)
 
     @property
     def is_flushing(self) -> bool:
@@ -451,7 +471,6 @@ class Partition:
             self.maybe_advance()  # one who was about to join may have been given up
             return False
         followers.propose(tuple(each for each in followers.isr if each not in lagging))
-        _log.info("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
         surroundings.propose(self)
         return True
 
@@ -472,6 +491,7 @@ class Partition:
         if len(batches):
             self._unseen_bytes += len(batches)
             log.append_as_follower(batches)
+            self.traffic.replication_bytes_in += len(batches)
         committed = min(high_watermark, log.log_end_offset)
         if committed > log.high_watermark:
             self._advance(committed)
@@ -481,10 +501,8 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         """Drop what the leader never had."""
         if offset < self.log.high_watermark:
-            _log.warning(
-                "%s-%d is cut back to %d, below its high watermark %d",
-                self.topic, self.index, offset, self.log.high_watermark,
-            )  # fmt: skip
+            told = "%s is cut back to %d, below its high watermark %d"
+            _log.warning(told, self.topic_partition, offset, self.log.high_watermark)
         self.log.truncate_to(offset)
         self._was_cut(offset)
 
@@ -558,43 +576,25 @@ class Partition:
         for watcher in list(watchers):
             watcher.advanced(self, grown_bytes)
 
-    def _fail_commits(self, error: KafkaError) -> None:
+    def fail_commits(self, error: KafkaError) -> None:
+        """Who waits hears that it will not be."""
         for waits in (self._commits, self._flushes, self._deletions):
             waits.fail(error)
 
     # ------------------------------------------------------------------ the flush
 
     def _start_flush(self) -> None:
-        self._flush = asyncio.get_running_loop().create_task(self._flush_until_clean())
+        work = flush_until_clean(self, self._flusher)
+        self._flush = asyncio.get_running_loop().create_task(work)
 
-    async def _flush_until_clean(self) -> None:
-        """Flush until no flush is due; appends made meanwhile share the next one."""
-        log = self.log
-        try:
-            while True:
-                end = log.log_end_offset
-                await self._flusher.flush(log, end)
-                if self.not_leading is not None:
-                    return
-                if not log.flush_due():
-                    self._flushed_to(log.log_end_offset)
-                    return
-                self._flushed_to(min(end, log.log_end_offset))
-        except KafkaError as error:
-            self._fail_commits(error)
-        except OSError as error:
-            failure = KafkaStorageError(f"the flush of {log.topic_partition} failed: {error}")
-            self._fail_commits(failure)
-        except Exception:  # noqa: BLE001  (the root of the task)
-            self._fail_commits(UnknownServerError())
-            _log.exception("the flush of %s failed", log.topic_partition)
-        finally:
-            self._flush = None
-
-    def _flushed_to(self, end: int) -> None:
+    def flushed_to(self, end: int) -> None:
+        """Everything below `end` is on the disk."""
         if self.followers is None:
             self._advance(end)
             return
         self._own_end = end
         self._flushes.release(end)
         self.maybe_advance()
+
+    def flush_ended(self) -> None:
+        self._flush = None

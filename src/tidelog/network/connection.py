@@ -34,7 +34,7 @@ from .flow import (
 )
 from .hub import Hub
 from .outbox import send_some
-from .peer import Peer
+from .peer import Peer, Probe
 
 _log = logging.getLogger(__name__)
 _LENGTH = Packer(">i")
@@ -70,6 +70,7 @@ class Connection:
         "_muted",
         "_need",
         "_out",
+        "_probes",
         "_reading",
         "_serving",
         "_sock",
@@ -112,6 +113,8 @@ class Connection:
         # Sending.
         self._out: list[Piece] = []
         self._writing = False
+        self._probes: list[Probe] | None = None
+        """Want to know when what is owed is sent."""
 
         peer.connection = self
         hub.add(self)
@@ -133,6 +136,22 @@ class Connection:
         self._pause_reading()
         if self.idle and not self._serving:
             self.close()
+
+    @property
+    def arrived_at(self) -> float:
+        """When the loop saw what is being served."""
+        return self._hub.arrived_at
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being served."""
+        return len(self._turns) if self._turns else int(self._muted)
+
+    def watch(self, probe: Probe) -> None:
+        """Tell `probe` when what is owed is sent."""
+        if self._probes is None:
+            self._probes = []
+        self._probes.append(probe)
 
     def hold(self, seconds: float) -> None:
         """Serve no later request for so long; what was answered goes out at once."""
@@ -181,6 +200,8 @@ class Connection:
             hub.memory.wait(self, self._resume)
             return
         self.seen = hub.tick
+        if not hub.to_send:
+            hub.arrived_at = hub.now()
         try:
             if self._need:
                 count = self._receive_large()
@@ -201,12 +222,12 @@ class Connection:
         if held is None:
             memory = self._hub.memory
             short = memory.used >= memory.limit
-            count = self._receive(buffer[:CAUTIOUS_BYTES] if short else buffer)
+            count = self._take_in(buffer[:CAUTIOUS_BYTES] if short else buffer)
             if count:
                 self._serve_frames(buffer, count)
             return count
         start = len(held)
-        count = self._receive(buffer[start:])
+        count = self._take_in(buffer[start:])
         if count:
             buffer[:start] = held
             self._held = None
@@ -220,7 +241,7 @@ class Connection:
         if self._filled == len(held) < self._need:
             held = self._grow(held)
         with memoryview(held) as whole:
-            count = self._receive(whole[self._filled : min(len(held), self._need)])
+            count = self._take_in(whole[self._filled : min(len(held), self._need)])
             self._filled += count
             if self._filled < self._need:
                 return count
@@ -236,6 +257,13 @@ class Connection:
         self._held = larger
         self._hold(len(larger))
         return larger
+
+    def _take_in(self, room: memoryview) -> int:
+        watch = self._hub.watch
+        if watch is None:
+            return self._receive(room)
+        count: int = watch(self.peer, self._receive, room)
+        return count
 
     def _receive(self, room: memoryview) -> int:
         return self._sock.recv_into(room)
@@ -438,11 +466,20 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; the loop tells when it takes more."""
+        probes = self._probes
+        if probes is not None and not self._writing:
+            for probe in probes:
+                probe.sending()
+        watch = self._hub.watch
         try:
-            done = self._send_some()
+            done = self._send_some() if watch is None else watch(self.peer, self._send_some)
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return
+        if probes is not None and done:
+            self._probes = None
+            for probe in probes:
+                probe.sent()
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)

@@ -4,6 +4,7 @@ A bound is never enforced by dropping what a peer sent, but by not reading more 
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from .config import NetworkConfig
 
@@ -80,6 +81,18 @@ class MemoryBound:
     def wait(self, owner: object, resume: Callable[[], None]) -> None:
         """Call `resume` when `owner` may read again."""
         self._waiting[owner] = resume
+
+
+class Arrivals(Protocol):
+    """How fast connections may come."""
+
+    def refused_for(self, host: str) -> float:
+        """Count a connection from `host`; above 0 if it is too many: seconds after which to close it."""
+        ...
+
+    def paused_for(self, listener: str) -> float:
+        """Count a connection to `listener`; seconds for which to accept no more there."""
+        ...
 
 
 class Admission:

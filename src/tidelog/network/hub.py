@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .answer import Answer, Deferred
 from .config import NetworkConfig
-from .flow import RECEIVE_BYTES, Admission, Buffers, MemoryBound
+from .flow import RECEIVE_BYTES, Admission, Arrivals, Buffers, MemoryBound
 from .peer import Peer
 
 if TYPE_CHECKING:
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
-ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred | None]]
 """(peer, buffer, position, end) -> (position after the frames that were served, their answers).
 
 Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
 """
 
+Watch = Callable[..., Any]
+"""(peer, work, *arguments) -> what the work returns: does it, and measures how long it takes."""
+
 _SWEEPS_PER_IDLE_TIME = 20
+_REFUSED_MAX = 100
+"""Descriptors that those may cost who are refused."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +43,21 @@ class Hub:
         loop: asyncio.AbstractEventLoop,
         *,
         serve_run: ServeRun | None = None,
+        now: Callable[[], float] | None = None,
     ) -> None:
+        """`now` tells the time, in seconds that only grow; without it the loop does."""
+        self.now = now or loop.time
+        self.arrived_at = 0.0
+        """When the loop turned to what has come and is not answered yet."""
+        self.accepted = 0
+        """Connections so far."""
+        self.refused = 0
         self.serve = serve
         self.serve_run = serve_run
+        self.watch: Watch | None = None
+        """Set while it matters how long it takes to receive and to send."""
+        self.arrivals: Arrivals | None = None
+        """Set while it matters how fast connections come."""
         self.config = config
         self.loop = loop
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
@@ -49,7 +67,9 @@ class Hub:
         self.tick = 0
         """Counts the sweeps; a connection notes in which it was last used."""
         self.connections: dict[Connection, None] = {}
-        self._to_send: list[Connection] = []
+        self.to_send: list[Connection] = []
+        """Who has answers that go out when all that have sent something are served."""
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._room_wanted: list[Callable[[], None]] = []
         self._empty: asyncio.Future[None] | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -61,6 +81,7 @@ class Hub:
         self.admission.config = config
 
     def add(self, connection: "Connection") -> None:
+        self.accepted += 1
         self.connections[connection] = None
 
     def forget(self, connection: "Connection") -> None:
@@ -79,14 +100,24 @@ class Hub:
         Sending wakes the peer, who may take the processor from us: so first the work, which is in the caches, then
         all the answers.
         """
-        if not self._to_send:
+        if not self.to_send:
             self.loop.call_soon(self._send_all)
-        self._to_send.append(connection)
+        self.to_send.append(connection)
 
     def _send_all(self) -> None:
-        ready, self._to_send = self._to_send, []
+        ready, self.to_send = self.to_send, []
         for connection in ready:
             connection.send_now()
+
+    def refuse(self, sock: socket.socket, seconds: float) -> None:
+        """Close a socket that is not served, in so many seconds, or when there are too many of them."""
+        self._refused[sock] = self.loop.call_later(seconds, self._close_refused, sock)
+        if len(self._refused) > _REFUSED_MAX:
+            self._close_refused(next(iter(self._refused)))
+
+    def _close_refused(self, sock: socket.socket) -> None:
+        self._refused.pop(sock).cancel()
+        sock.close()
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` when a connection was closed."""
@@ -110,6 +141,8 @@ class Hub:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        for sock in list(self._refused):
+            self._close_refused(sock)
         for connection in list(self.connections):
             connection.close()
 

@@ -114,6 +114,11 @@ class Listener:
                 self._on_accept_error(error)
                 return
             self._connect(sock, _address(remote))
+            arrivals = self._hub.arrivals
+            if arrivals is not None and (pause_s := arrivals.paused_for(self.name)) > 0:
+                self.pause()
+                self._hub.loop.call_later(pause_s, self.start)
+                return
 
     def _on_accept_error(self, error: OSError) -> None:
         _log.error("cannot accept connections on %s: %s", self.address, error)
@@ -122,7 +127,12 @@ class Listener:
             self._hub.loop.call_later(_BREATHING_SPACE_S, self.start)
 
     def _connect(self, sock: socket.socket, remote: Address) -> None:
+        arrivals = self._hub.arrivals
+        if arrivals is not None and (close_s := arrivals.refused_for(remote.host)) > 0:
+            self._hub.refuse(sock, close_s)
+            return
         if not self._hub.admission.admit(remote.host):
+            self._hub.refused += 1
             _log.warning("refused a connection from %s: max.connections.per.ip", remote)
             sock.close()
             return

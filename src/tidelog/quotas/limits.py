@@ -36,6 +36,11 @@ class Entity(NamedTuple):
     client_id: str | None = None
     ip: str | None = None
 
+    def __str__(self) -> str:
+        named = {"user": self.user, "client-id": self.client_id, "ip": self.ip}
+        told = [f"{kind}={name}" for kind, name in named.items() if name is not None]
+        return ", ".join(told) or "the settings"
+
     def check(self) -> None:
         """Raise `InvalidRequest` unless Kafka knows such an entity."""
         if self.ip is not None and (self.user is not None or self.client_id is not None):
@@ -44,6 +49,9 @@ class Entity(NamedTuple):
             raise InvalidRequest("a quota must name a user, a client-id or an ip")
 
 
+BY_SETTING = Entity()
+"""Nobody: a limit that comes from the broker's settings."""
+
 Group = tuple[str, str]
 """User and client id whose connections share a limit; "" where the level does not tell them apart."""
 
@@ -51,6 +59,8 @@ Group = tuple[str, str]
 class Limit(NamedTuple):
     value: float
     group: Group
+    entity: Entity
+    """Whom the limit was given to; many groups may have theirs from one entity."""
 
 
 Values = Mapping[str, float]
@@ -67,8 +77,15 @@ class Limits:
         for entity, group in _levels(user, client_id):
             values = self.by_entity.get(entity)
             if values is not None and key in values:
-                return Limit(values[key], group)
+                return Limit(values[key], group, entity)
         return None
+
+    def gives(self, key: str, limit: Limit) -> bool:
+        """Whether a limit that was found before is still given to its entity; those of settings do not change."""
+        return (
+            limit.entity == BY_SETTING
+            or self.by_entity.get(limit.entity, {}).get(key) == limit.value
+        )
 
     def connection_rate(self, ip: str) -> float | None:
         """New connections a second that an address may make."""

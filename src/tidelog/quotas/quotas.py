@@ -1,101 +1,183 @@
-"""What each group of clients has used, against its limit: says for how long a client is to be held.
+"""The accounts of all clients of one broker.
 
-    quotas = Quotas(lambda: image.limits, window_s=1.0, windows=11)
-    delay = quotas.used(PRODUCER_BYTE_RATE, "alice", "billing", size_bytes, now)      # seconds, mostly 0
+    quotas = Quotas(lambda: config)
+    quotas.follow(image.access.limits)                       # whenever the image has changed
+    accounts = quotas.of("alice", "billing")                 # None for who has no limit
+    delay = accounts.produce.use(size_bytes, now)
 
-Limits belong to one broker; a client that uses several has the limit on each of them.  Costs one look-up where nobody is
-limited.
+Limits belong to one broker; a client that uses several has the limit on each of them.  A group whose limit was changed
+begins anew: what it used under another limit is forgotten.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from tidelog.errors import ThrottlingQuotaExceeded
+from tidelog.quotas.account import LONGEST_DELAY_S, Account
+from tidelog.quotas.config import NO_LIMIT, QuotaConfig
 from tidelog.quotas.limits import (
+    BY_SETTING,
+    CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     Group,
     Limit,
     Limits,
 )
-from tidelog.quotas.usage import TokenBucket, Usage
+from tidelog.quotas.usage import TokenBucket
 
 _FORGET_AFTER_S = 3600.0
-_SWEEP_EVERY_S = 600.0
+_CLIENTS_MAX = 10_000
+"""Clients whose accounts are remembered by name: they choose their names themselves."""
+
+
+class Accounts(NamedTuple):
+    """What a client is limited in; None where it is not."""
+
+    produce: Account | None
+    fetch: Account | None
+    request: Account | None
 
 
 class Quotas:
-    """Usage of one broker; runs on the loop alone."""
+    """See the module's docstring.  Runs on the loop alone."""
 
-    def __init__(self, limits: Callable[[], Limits], window_s: float, windows: int) -> None:
+    def __init__(self, config: Callable[[], QuotaConfig] = QuotaConfig) -> None:
+        self._config = config
+        self._limits = Limits({})
+        self._accounts: dict[tuple[str, Group], Account] = {}
+        self._buckets: dict[tuple[Group, float], TokenBucket] = {}
+        self._clients: dict[tuple[str, str], Accounts | None] = {}
+        self.generation = 0
+        """Grows whenever what `of` has returned need not hold any more."""
+        self.limits_clients = False
+        """Whether anybody is limited in what `of` tells."""
+        self.limits_time = False
+        """Whether anybody is limited in time, for which all work has to be measured."""
+        self.limits_mutations = False
+        self.follow(self._limits)
+
+    def follow(self, limits: Limits) -> None:
+        """Obey these from now on."""
+        config = self._config()
         self._limits = limits
-        self._window_s = window_s
-        self._windows = windows
-        self._usages: dict[tuple[str, Group], Usage] = {}
-        self._buckets: dict[Group, TokenBucket] = {}
-        self._found: dict[tuple[str, str, str], Limit | None] = {}
-        self._found_in: Limits | None = None
-        self._swept_at = 0.0
+        self.generation += 1
+        self._clients.clear()
+        self._accounts = {
+            (key, group): each
+            for (key, group), each in self._accounts.items()
+            if limits.gives(key, each.limit)
+        }
+        by_setting = min(config.producer_default, config.consumer_default) < NO_LIMIT
+        self.limits_time = limits.has(REQUEST_PERCENTAGE)
+        self.limits_clients = (
+            by_setting or self.limits_time or limits.has(PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+        )
+        self.limits_mutations = limits.has(CONTROLLER_MUTATION_RATE)
+
+    def of(self, user: str, client_id: str) -> Accounts | None:
+        """The accounts of a client, None for who has no limit.  They hold until `generation` changes."""
+        who = (user, client_id)
+        if who not in self._clients:
+            if len(self._clients) >= _CLIENTS_MAX:
+                self._clients.clear()
+            keys = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+            found = Accounts(*(self._account(key, user, client_id) for key in keys))
+            self._clients[who] = found if any(found) else None
+        return self._clients[who]
 
     def limit(self, key: str, user: str, client_id: str) -> Limit | None:
-        """The limit of a client; remembered until a limit changes."""
-        limits = self._limits()
-        if limits is not self._found_in:
-            self._found.clear()
-            self._found_in = limits
-        if not limits.by_entity:
+        """The limit that holds for a client: a quota, or what the settings say."""
+        found = self._limits.find(key, user, client_id)
+        if found is not None:
+            return found
+        config = self._config()
+        value = {
+            PRODUCER_BYTE_RATE: config.producer_default,
+            CONSUMER_BYTE_RATE: config.consumer_default,
+        }.get(key, NO_LIMIT)
+        if value == NO_LIMIT:
             return None
-        who = (key, user, client_id)
-        if who not in self._found:
-            if len(self._found) > 10_000:  # client ids are chosen by clients
-                self._found.clear()
-            self._found[who] = limits.find(key, user, client_id)
-        return self._found[who]
+        return Limit(value, ("", client_id), BY_SETTING)
 
-    def used(self, key: str, user: str, client_id: str, amount: float, now: float) -> float:
-        """Count what a client used; for how many seconds it is to be held."""
-        limit = self.limit(key, user, client_id)
-        if limit is None:
-            return 0.0
-        usage = self._usage(key, limit.group, now)
-        usage.record(amount, now)
-        return usage.delay(limit.value, now)
+    def accounts(self) -> Iterator[Account]:
+        """All that were used lately; for metrics."""
+        return iter(self._accounts.values())
 
-    def take_back(self, key: str, user: str, client_id: str, amount: float, now: float) -> None:
-        """What was counted is not sent after all."""
-        limit = self.limit(key, user, client_id)
-        if limit is not None:
-            self._usage(key, limit.group, now).record(-amount, now)
-
-    def mutation_delay(self, user: str, client_id: str, now: float) -> float:
-        """Seconds until a client may change the cluster's metadata again."""
+    def mutations(self, user: str, client_id: str, *, strict: bool, now: float) -> "Mutations":
+        """What one request of a client may change in the cluster's metadata (KIP-599)."""
         limit = self.limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
-            return 0.0
-        return self._bucket(limit.group).delay(limit.value, self._burst_s, now)
+            return Mutations(None, 0.0, 0.0, strict=strict, now=now)
+        config = self._config()
+        burst_s = config.controller_windows * config.controller_window_s
+        bucket = self._buckets.setdefault((limit.group, limit.value), TokenBucket())
+        return Mutations(bucket, limit.value, burst_s, strict=strict, now=now)
 
-    def mutated(self, user: str, client_id: str, changes: int, now: float) -> None:
-        """A client created, grew or deleted so many partitions."""
-        limit = self.limit(CONTROLLER_MUTATION_RATE, user, client_id)
-        if limit is not None:
-            self._bucket(limit.group).record(changes, limit.value, self._burst_s, now)
+    def sweep(self, now: float) -> None:
+        """To be called now and then: end what is over, and forget who has not been seen for long."""
+        before = now - _FORGET_AFTER_S
+        for account in self._accounts.values():
+            account.settle(now)
+        old = [key for key, each in self._accounts.items() if each.used_at < before]
+        if old:
+            for key in old:
+                del self._accounts[key]
+            self._clients.clear()
+            self.generation += 1
+        for which in [key for key, each in self._buckets.items() if each.used_at < before]:
+            del self._buckets[which]
 
-    @property
-    def _burst_s(self) -> float:
-        return self._window_s * self._windows
-
-    def _usage(self, key: str, group: Group, now: float) -> Usage:
-        found = self._usages.get((key, group))
-        if found is None:
-            self._sweep(now)
-            found = self._usages[key, group] = Usage(self._window_s, self._windows)
+    def _account(self, key: str, user: str, client_id: str) -> Account | None:
+        limit = self.limit(key, user, client_id)
+        if limit is None:
+            return None
+        found = self._accounts.get((key, limit.group))
+        if found is None or found.limit != limit:
+            found = self._accounts[key, limit.group] = Account(key, limit, self._config())
         return found
 
-    def _bucket(self, group: Group) -> TokenBucket:
-        return self._buckets.setdefault(group, TokenBucket())
 
-    def _sweep(self, now: float) -> None:
-        """Forget who has not been seen for long."""
-        if now - self._swept_at < _SWEEP_EVERY_S:
+class Mutations:
+    """One request that creates, grows or deletes topics; each partition is a mutation."""
+
+    def __init__(
+        self,
+        bucket: TokenBucket | None,
+        rate: float,
+        burst_s: float,
+        *,
+        strict: bool,
+        now: float,
+    ) -> None:
+        """`strict` for a client that knows the error; any other gets all it asks for, and is held afterwards."""
+        self._bucket = bucket
+        self._rate = rate
+        self._burst_s = burst_s
+        self._strict = strict
+        self._now = now
+
+    def take(self, partitions: int) -> None:
+        """Pay for so many partitions, on credit if need be; `ThrottlingQuotaExceeded` for who is in debt already."""
+        if self._bucket is None:
             return
-        self._swept_at = now
-        before = now - _FORGET_AFTER_S
-        self._usages = {k: each for k, each in self._usages.items() if each.used_at >= before}
-        self._buckets = {k: each for k, each in self._buckets.items() if each.used_at >= before}
+        if self._strict and self.throttle_time_ms > 0:
+            raise ThrottlingQuotaExceeded(
+                f"controller_mutation_rate={self._rate:g} is exceeded; "
+                f"try again in {self.throttle_time_ms} ms"
+            )
+        self._bucket.record(partitions, self._rate, self._burst_s, self._now)
+
+    def give_back(self, partitions: int) -> None:
+        """They were not changed after all."""
+        if self._bucket is not None:
+            self._bucket.record(-partitions, self._rate, self._burst_s, self._now)
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """For how long the client is to be held."""
+        if self._bucket is None:
+            return 0
+        delay = self._bucket.delay(self._rate, self._burst_s, self._now)
+        return round(min(delay, LONGEST_DELAY_S) * 1000)

@@ -1,28 +1,97 @@
 """What somebody has used lately, in several small windows, and how long to wait until it is within a limit.
 
-Small windows find a violation soon, and end it soon: with large ones a burst would be followed by a long silence.  The
-figures are those of Kafka's `Rate` and `ClientQuotaManager`.
+Small windows find a violation soon, and end it soon: with large ones a burst would be followed by a long silence.
+
+Whoever is within its limit on the average of the windows is left alone, as by Kafka's `Rate` and `ClientQuotaManager`: a
+client that was silent may use at once what it has saved up.  Whoever exceeds it is *throttled* from then on: it pays for what
+it used too much, and goes on at its limit, from request to request.  So it gets its limit evenly, where Kafka would let
+it burst again as soon as the windows have forgotten the last time.
 """
 
 from collections import deque
 
+LEAST_DELAY_S = 0.001
+"""Throttle times are told in milliseconds; what is less adds up until it is one."""
+
 
 class Usage:
-    """Amounts over the last `count` windows of `window_s` seconds each; the newest is not full yet."""
+    """Amounts over the last `count` windows of `window_s` seconds each; the newest is not full yet.
 
-    __slots__ = ("_count", "_total", "_window_s", "_windows", "used_at")
+    No delay is longer than `longest_s`.
+    """
 
-    def __init__(self, window_s: float = 1.0, count: int = 11) -> None:
+    __slots__ = (
+        "_count",
+        "_longest_s",
+        "_paid_at",
+        "_total",
+        "_window_s",
+        "_windows",
+        "held_until",
+        "used_at",
+    )
+
+    def __init__(
+        self, window_s: float = 1.0, count: int = 11, longest_s: float = float("inf")
+    ) -> None:
         self._window_s = window_s
         self._count = count
+        self._longest_s = longest_s
         self._windows: deque[list[float]] = deque()
         """Start and amount of each window in which anything was used, oldest first."""
         self._total = 0.0
+        self._paid_at: float | None = None
+        """While throttled: when all that was used is paid for, and a window more; None for who is not throttled."""
+        self.held_until = float("-inf")
+        """When the last delay is over."""
         self.used_at = 0.0
         """When something was last recorded."""
 
-    def record(self, amount: float, now: float) -> None:
-        """Count `amount`; a negative one takes back what turned out not to be used."""
+    def record(self, amount: float, limit: float, now: float) -> float:
+        """Count `amount`; seconds to wait until the rate is back at `limit`, 0 if it is not above it."""
+        self.settle(now)
+        self._note(amount, now)
+        if self._paid_at is None:
+            if self._total <= limit * self._span(now):
+                return 0.0
+            # When the average since the first window is back at the limit.  Nothing is left of the tolerance.
+            self._paid_at = self._windows[0][0] + self._total / limit + self._window_s
+        else:
+            self._paid_at = max(self._paid_at, now) + amount / limit
+        self._paid_at = min(self._paid_at, now + self._longest_s + self._window_s)
+        # One window may be used ahead: a client below its limit does not send evenly either.
+        delay = self._paid_at - self._window_s - now
+        if delay < LEAST_DELAY_S:
+            return 0.0
+        self.held_until = now + delay
+        return delay
+
+    def ask(self, amount: float, limit: float, now: float) -> tuple[bool, float]:
+        """Whether `amount` may be used now, in which case it is counted, and seconds to wait before anything else.
+
+        What is more than a window allows is granted to who owes nothing: else it would never be.
+        """
+        owes = self._paid_at is not None and self._paid_at > now
+        delay = self.record(amount, limit, now)
+        if not delay or (amount > limit * self._window_s and not owes):
+            return True, delay
+        self._note(-amount, now)
+        assert self._paid_at is not None
+        self._paid_at -= amount / limit
+        return False, delay
+
+    def settle(self, now: float) -> bool:
+        """Whether it is throttled; that ends when no delay was needed for as long as the windows remember."""
+        if self._paid_at is not None and now > self.held_until + self._window_s * self._count:
+            self._paid_at = None
+        return self._paid_at is not None
+
+    def rate(self, now: float) -> float:
+        """Per second, over the time that the windows cover."""
+        self._forget_old(now)
+        return self._total / self._span(now)
+
+    def _note(self, amount: float, now: float) -> None:
         self._forget_old(now)
         windows = self._windows
         if not windows or now >= windows[-1][0] + self._window_s:
@@ -31,28 +100,9 @@ class Usage:
         self._total += amount
         self.used_at = now
 
-    def rate(self, now: float) -> float:
-        """Per second, over the time that the windows cover."""
-        self._forget_old(now)
-        return self._total / self._span(now)
-
-    def delay(self, limit: float, now: float) -> float:
-        """Seconds to wait until the rate is back at `limit`; 0 if it is not above it.
-
-        Invariant: rate * span / (span + delay) == limit.
-        """
-        self._forget_old(now)
-        span = self._span(now)
-        if self._total <= limit * span:
-            return 0.0
-        if limit <= 0:
-            return self._window_s * self._count
-        # Never longer than the windows remember: after that, what is waited for is forgotten anyhow.
-        return min(self._total / limit - span, self._window_s * self._count)
-
     def _span(self, now: float) -> float:
         """At the beginning all windows but one count as if they had passed: else a first small burst looks like a flood."""
-        least = (self._count - 1) * self._window_s
+        least = max(self._count - 1, 1) * self._window_s
         return max(now - self._windows[0][0], least) if self._windows else least
 
     def _forget_old(self, now: float) -> None:
@@ -82,8 +132,8 @@ class TokenBucket:
         return -tokens / rate if rate > 0 else burst_s
 
     def record(self, amount: float, rate: float, burst_s: float, now: float) -> None:
-        """Take `amount`, on credit if need be."""
-        self._tokens = self._refill(rate, burst_s, now) - amount
+        """Take `amount`, on credit if need be; a negative one is given back."""
+        self._tokens = min(self._refill(rate, burst_s, now) - amount, rate * burst_s)
         self.used_at = now
 
     def _refill(self, rate: float, burst_s: float, now: float) -> float:

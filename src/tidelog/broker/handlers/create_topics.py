@@ -1,7 +1,7 @@
 """CreateTopics (19): make topics, or check whether they could be made.
 
-Versions: 4 takes -1 for the defaults; 5 answers with the counts and settings of what was made (KIP-525); 7 with its
-id.  When the answer is sent the leaders are in place.  Absent: create.topic.policy.class.name.
+Versions: 4 takes -1 for the defaults; 5 answers with the counts and settings of what was made (KIP-525); 6 refuses who
+has used up its quota (KIP-599); 7 answers with the id.  When the answer is sent the leaders are in place.  Absent: create.topic.policy.class.name.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from tidelog.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     KafkaError,
+    ThrottlingQuotaExceeded,
     TopicAuthorizationFailed,
 )
 from tidelog.protocol.messages.create_topics import (
@@ -25,7 +26,11 @@ from tidelog.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.quotas.quotas import Mutations
 from tidelog.security.acls import CLUSTER, Resource
+
+_REFUSES_SINCE = 6
+"""Clients before it do not know the error, so they get what they ask for, and are held afterwards."""
 
 
 @handles(CreateTopicsRequest, "2-7", allow=by_item, controller=True)
@@ -43,13 +48,39 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
             wanted[topic.name] = _wanted(topic)
         except KafkaError as error:
             outcomes[topic.name] = error
-    made = await ctx.broker.controller.create_topics(
-        list(wanted.values()), validate_only=request.validate_only
-    )
-    outcomes |= zip(wanted, made, strict=True)
+    mutations = ctx.mutations(strict=ctx.api_version >= _REFUSES_SINCE)
+    if not request.validate_only:
+        outcomes |= _pay(wanted, mutations, ctx)
+    allowed = [each for name, each in wanted.items() if name not in outcomes]
+    made = await ctx.broker.controller.create_topics(allowed, validate_only=request.validate_only)
+    for each, outcome in zip(allowed, made, strict=True):
+        outcomes[each.name] = outcome
+        if isinstance(outcome, KafkaError) and not request.validate_only:
+            mutations.give_back(_count(each, ctx))
     return CreateTopicsResponse(
-        topics=[_result(name, outcomes[name], wanted, ctx) for name in times]
+        throttle_time_ms=mutations.throttle_time_ms,
+        topics=[_result(name, outcomes[name], wanted, ctx) for name in times],
     )
+
+
+def _pay(
+    wanted: dict[str, NewTopic], mutations: Mutations, ctx: Context
+) -> dict[str, Created | KafkaError]:
+    """Pay for each topic with the client's quota; those for which it was not enough."""
+    refused: dict[str, Created | KafkaError] = {}
+    for name, topic in wanted.items():
+        try:
+            mutations.take(_count(topic, ctx))
+        except ThrottlingQuotaExceeded as error:
+            refused[name] = error
+    return refused
+
+
+def _count(topic: NewTopic, ctx: Context) -> int:
+    """Partitions that the topic would have."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.partitions if topic.partitions > 0 else ctx.broker.settings.broker.num_partitions
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

@@ -1,6 +1,6 @@
 """DeleteTopics (20): remove topics, by name or (version 6) by id.
 
-Versions: 5 says why in words; 6 takes ids.  A topic made again under the name has a new id and is empty.  The internal
+Versions: 5 says why in words, and refuses who has used up its quota (KIP-599); 6 takes ids.  A topic made again under the name has a new id and is empty.  The internal
 topics are refused, because groups live in them.  Absent: nothing.
 """
 
@@ -27,6 +27,9 @@ from tidelog.protocol.messages.delete_topics import (
 from tidelog.protocol.schema import ZERO_UUID
 from tidelog.security.acls import Resource
 
+_REFUSES_SINCE = 5
+"""Clients before it do not know the error of a quota, so they get what they ask for, and are held afterwards."""
+
 
 @handles(DeleteTopicsRequest, "1-6", allow=by_item, controller=True)
 async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
@@ -35,23 +38,34 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
     wanted: list[str | UUID] = []
     results: list[DeletableTopicResult] = []
     deleted: list[DeletableTopicResult] = []
+    mutations = ctx.mutations(strict=ctx.api_version >= _REFUSES_SINCE)
     for name, topic_id in times:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         results.append(result)
         try:
-            wanted.append(_checked(name, topic_id, times[name, topic_id], ctx))
+            which = _checked(name, topic_id, times[name, topic_id], ctx)
+            mutations.take(_count(which, ctx))
+            wanted.append(which)
             deleted.append(result)
         except KafkaError as error:
             _tell(result, error)
             if isinstance(error, TopicAuthorizationFailed) and name is None:
                 result.name = _maybe_seen(topic_id, ctx)
     outcomes = await ctx.broker.controller.delete_topics(wanted) if wanted else []
-    for result, outcome in zip(deleted, outcomes, strict=True):
+    for result, which, outcome in zip(deleted, wanted, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             _tell(result, outcome)
+            mutations.give_back(_count(which, ctx))
         else:
             result.name, result.topic_id = outcome.name, outcome.id
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=results)
+
+
+def _count(which: str | UUID, ctx: Context) -> int:
+    """Partitions of a topic; none if it does not exist."""
+    image = ctx.broker.image()
+    topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _checked(name: str | None, topic_id: UUID, times: int, ctx: Context) -> str | UUID:

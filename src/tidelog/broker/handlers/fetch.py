@@ -69,6 +69,10 @@ def fetch(
     reading.rack = parts[10]
     if isinstance(reading, ReplicaReading):
         reading.follower = replica_id, replica_epoch
+        peer.is_broker = True
+        services.requests.fetch_follower.count += 1
+    elif services.meter is not None:
+        reading.limit(services.meter.accounts_of(peer, frame))
     if guarded and replica_id < 0:
         reading.hide()
     reading.read()

@@ -16,6 +16,7 @@ from tidelog.errors import (
     NONE,
     KafkaError,
     LeaderNotAvailable,
+    ThrottlingQuotaExceeded,
     TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -94,6 +95,12 @@ async def _create_missing(
             missing.append(each.name)
     if not missing:
         return failed
+    # On this broker's account: the controller, which keeps the others, does not know who has asked.
+    mutations = ctx.mutations(strict=True)
+    try:
+        mutations.take(ctx.broker.settings.broker.num_partitions * len(missing))
+    except ThrottlingQuotaExceeded:
+        return failed | dict.fromkeys(missing, LeaderNotAvailable())  # a client asks again
     made = await ctx.broker.controller.ensure_topics(list(dict.fromkeys(missing)))
     return failed | {
         name: outcome for name, outcome in made.items() if isinstance(outcome, KafkaError)
