@@ -5,12 +5,16 @@
 #   make test     set up, install the foreign clients the tests drive, run all tests
 #                 without those clients: make test PEERS=no
 #   make compat-kafka   our clients' tests against a real Apache Kafka, fetched with Maven; skipped where it cannot be
-#   make demo     two clusters, front ends, a mirror and the audit, in under a minute
+#   make demo     two clusters, front ends, a mirror, Spark loading a lake, and the audit of it all
+#   make spark-kills    loads on a Spark cluster whose driver and executors are killed, SPARK_KILLS (20) times
 #   make check    format, lint, types, layers
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
-#   make bench    every benchmark, see benchmarks/README.md; one of them: make bench BENCH=kernel ARGS="--seconds 0.1"
+#   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, an hour or so; writes docs/benchmarks.md.  See benchmarks/README.md
+#   make bench-report ARGS="--scale small"    the same, smaller (some minutes) or larger (--scale full)
+#   make bench-quick    tidelog alone, in under three minutes, with the change since the last run
+#   make bench-parts    the benchmarks of single parts; one of them: make bench-parts BENCH=kernel ARGS="--seconds 0.1"
 #   make docs     write the generated reference pages again
 #   make clean    remove everything that the above have made, except ./data
 
@@ -19,17 +23,18 @@ ARGS ?=
 PEERS ?= yes
 FUZZ_SECONDS ?= 300
 CHAOS_SECONDS ?= 600
+SPARK_KILLS ?= 20
 SEEDS ?= 1000
 TEST_SEEDS ?= 200
 FROM ?= 1
-BENCH ?= $(basename $(notdir $(wildcard benchmarks/*.py)))
+BENCH ?= $(filter-out compare quick,$(basename $(notdir $(wildcard benchmarks/*.py))))
 WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: run demo test compat-kafka check peers bench docs fuzz simulate chaos clean
+.PHONY: run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -40,13 +45,16 @@ run: .venv/installed
 FOREIGN := -W default::ResourceWarning -W default::pytest.PytestUnraisableExceptionWarning
 
 test: .venv/dev $(if $(filter yes,$(PEERS)),.peers/installed)
-	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(FOREIGN) tests/compat tests/faults tests/fuzz tests/metastore tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --ignore=tests/compat --ignore=tests/console --ignore=tests/faults --ignore=tests/fuzz --ignore=tests/metastore --ignore=tests/spark --ignore=tests/testing
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(FOREIGN) tests/compat tests/console tests/faults tests/fuzz tests/metastore tests/testing
 	$(BIN)/pytest -q -n 0 tests/spark
 	$(BIN)/python -m tidelog.testing.simulation --seeds $(TEST_SEEDS) --jobs $(WORKERS)
 
 demo: .venv/dev
 	@$(BIN)/python examples/demo.py $(ARGS)
+
+spark-kills: .venv/dev
+	TIDELOG_SPARK_KILLS=$(SPARK_KILLS) $(BIN)/pytest -q -s -n 0 tests/spark/test_kills.py
 
 compat-kafka: .venv/dev
 	$(BIN)/python scripts/compat_kafka.py $(ARGS)
@@ -57,10 +65,19 @@ check: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/dashboard.py --check
 
 peers: .peers/installed
 
-bench: .venv/dev
+bench: bench-report
+
+bench-report: .venv/dev .peers/bench
+	$(BIN)/python -u benchmarks/compare.py $(ARGS)
+
+bench-quick: .venv/dev .peers/bench
+	$(BIN)/python -u benchmarks/quick.py $(ARGS)
+
+bench-parts: .venv/dev
 	mkdir -p benchmarks/results
 	for each in $(BENCH); do echo "== $$each"; \
 	  $(BIN)/python -u benchmarks/$$each.py $(ARGS) > benchmarks/results/$$each.txt || exit 1; \
@@ -68,6 +85,7 @@ bench: .venv/dev
 
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/dashboard.py
 
 fuzz: .venv/dev
 	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
@@ -104,7 +122,14 @@ clean:
 	@$(PIP) --group dev
 	@touch $@
 
-.peers/installed: scripts/peers.sh scripts/zookeeper.sh
+.peers/bench: scripts/bench_peers.sh
+	scripts/bench_peers.sh
+	mkdir -p .peers
+	touch $@
+
+.peers/installed: scripts/peers.sh scripts/zookeeper.sh scripts/prometheus.sh scripts/chromium.sh
 	scripts/peers.sh
 	scripts/zookeeper.sh
+	scripts/prometheus.sh
+	scripts/chromium.sh
 	touch $@

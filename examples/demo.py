@@ -1,14 +1,15 @@
-"""Two clusters, front ends with Avro events, a mirror between them, and the audit of it all: `make demo`.
+"""Two clusters, front ends with Avro events, a mirror between them, Spark loading a lake, and the audit of it all: `make demo`.
 
-    front ends ──Avro──▶ live cluster ══mirror, exactly once══▶ offline cluster
-        └─count─┐            └─count─┐        └─count─┐               └─count─┐
-                └────────────────────┴──▶ _audit ─────┴───────────────────────┴──▶ tidelog audit
+    front ends ──Avro──▶ live cluster ══mirror, exactly once══▶ offline cluster ──Spark──▶ lake ──▶ report by window
+        └─count─┐            └─count─┐        └─count─┐               └─count─┐        └─count─┐
+                └────────────────────┴──▶ _audit ─────┴───────────────────────┴────────────────┴──▶ tidelog audit
 
-Everything is what a user would start: `tidelog serve`, `tidelog registry`, `tidelog mirror`, `tidelog audit`.  Half-way the mirror is
-killed with -9, and started again.  It ends by itself when the audit says that everything arrived.
+Everything is what a user would start: `tidelog serve`, `registry`, `mirror`, `spark load`, `spark sql`, `audit`.  Half-way the mirror is killed with
+-9, and started again.  It ends by itself when the audit says that everything arrived, and the lake's windows add up to what was sent.
 """
 
 import argparse
+import json
 import random
 import subprocess
 import sys
@@ -42,8 +43,14 @@ TOPICS = {
 FRONT_ENDS = 3
 WINDOW = "5s"
 WINDOW_MS = 5_000
-TIERS = "producer,live,mirror,offline"
-PATIENCE = "40s"
+TIERS = "producer,live,mirror,offline,lake"
+PATIENCE = "10m"
+SPARING = "spark.driver.memory=768m spark.ui.enabled=false spark.sql.shuffle.partitions=2"
+REPORT = """
+select topic, date_format(window(timestamp, '5 seconds').start, 'HH:mm:ss') window, count(*) events,
+  count(distinct get_json_object(json, '$.member')) members, round(sum(get_json_object(json, '$.amount')), 2) amount
+from lake group by topic, window(timestamp, '5 seconds') order by 1, 2
+"""
 
 Say = Callable[[str], None]
 
@@ -76,11 +83,17 @@ def main() -> int:
         for each in fleet:
             each.start()
         say(f"{FRONT_ENDS} front ends send Avro events for {seconds:.0f} s")
-        watch(say, live, offline, fleet, mirror)
+        lake = str(logs / "lake")
+        words = load_command(lake, offline, registry)
+        load = watch(say, live, offline, fleet, mirror, lambda: Child(stack, logs / "load", words))
         last = max(each.last_ms for each in fleet)
         say(f"the front ends are done: {sum(each.sent for each in fleet):,} events sent")
         show_event(say, offline, registry)
-        return audit(say, offline, last, began)
+        sent = sum(each.sent for each in fleet)
+        if code := audit(say, offline, last):
+            return code
+        load.end()
+        return report(say, lake, sent, began)
 
 
 def mirror_command(live: LocalBroker, offline: LocalBroker, registry: LocalRegistry) -> list[str]:
@@ -90,6 +103,27 @@ def mirror_command(live: LocalBroker, offline: LocalBroker, registry: LocalRegis
         *("--look-interval", "1s", "--audit", "mirror", "--audit-window", WINDOW),
         *("--registry", registry.url, "--session-timeout", "6s"),
     ]
+
+
+def load_command(lake: str, offline: LocalBroker, registry: LocalRegistry) -> list[str]:
+    return [
+        *("spark", "load", *TOPICS, "--table", lake, "-b", offline.bootstrap, "--every", "2s"),
+        *(
+            "--decode",
+            "avro",
+            "--registry",
+            registry.url,
+            "--audit",
+            "lake",
+            "--audit-window",
+            WINDOW,
+        ),
+        *on_spark(),
+    ]
+
+
+def on_spark() -> list[str]:
+    return ["--master", "local[2]", *(f"--conf={each}" for each in SPARING.split())]
 
 
 class Child:
@@ -158,24 +192,34 @@ class FrontEnd(threading.Thread):
 
 
 def watch(
-    say: Say, live: LocalBroker, offline: LocalBroker, fleet: list[FrontEnd], mirror: Child
-) -> None:
-    """A line now and then; and half-way an accident."""
+    say: Say,
+    live: LocalBroker,
+    offline: LocalBroker,
+    fleet: list[FrontEnd],
+    mirror: Child,
+    start_load: Callable[[], Child],
+) -> Child:
+    """A line now and then; Spark when there is something to load; and half-way an accident."""
     half = time.monotonic() + fleet[0]._seconds / 2
     hurt = False
+    load: Child | None = None
     with (
         Admin(bootstrap_servers=live.bootstrap) as here,
         Admin(bootstrap_servers=offline.bootstrap) as there,
     ):
-        while any(each.is_alive() for each in fleet):
+        while load is None or any(each.is_alive() for each in fleet):
             time.sleep(1.5)
             sent = sum(each.sent for each in fleet)
             say(f"sent {sent:7,}   live {held(here):7,}   offline {held(there):7,}")
+            if load is None and set(TOPICS) <= set(there.list_topics()):
+                load = start_load()
+                say("Spark loads the offline cluster into a lake, every two seconds")
             if not hurt and time.monotonic() > half:
                 hurt = True
                 mirror.kill()
                 mirror.start()
                 say("the mirror was killed with -9, and started again")
+    return load
 
 
 def held(admin: Admin) -> int:
@@ -198,7 +242,7 @@ def show_event(say: Say, offline: LocalBroker, registry: LocalRegistry) -> None:
         say(f"an order as it is offline: {decode(message.value)}")
 
 
-def audit(say: Say, offline: LocalBroker, last_ms: int, began: float) -> int:
+def audit(say: Say, offline: LocalBroker, last_ms: int) -> int:
     """Wait until all tiers agree on everything up to the last event, and show what they counted."""
     until = str(last_ms - last_ms % WINDOW_MS + WINDOW_MS)
     common = ["-b", offline.bootstrap, "--tiers", TIERS, "--grace", "2s"]
@@ -210,8 +254,28 @@ def audit(say: Say, offline: LocalBroker, last_ms: int, began: float) -> int:
             say("the audit is not complete")
             return 1
     subprocess.run([*tidelog, "report", *TOPICS, *common], check=False)
-    say(f"complete: every event is in every tier; {time.monotonic() - began:.0f} s in all")
+    say("complete: every event is in every tier")
     return 0
+
+
+def report(say: Say, lake: str, sent: int, began: float) -> int:
+    """What the lake has, by window; it must add up to what the front ends have sent."""
+    say("asking the lake")
+    words = ["spark", "sql", "--table", lake, "--json", *on_spark(), REPORT]
+    command = [sys.executable, "-m", "tidelog", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        say(f"the lake does not answer: {done.stderr}")
+        return 1
+    rows = json.loads(done.stdout)
+    print(f"{'TOPIC':12} {'WINDOW':9} {'EVENTS':>7} {'MEMBERS':>8} {'AMOUNT':>12}")
+    for row in rows:
+        amount = "" if row["amount"] is None else f"{row['amount']:,.2f}"
+        members = row["members"] or ""
+        print(f"{row['topic']:12} {row['window']:9} {row['events']:7,} {members:>8} {amount:>12}")
+    there = sum(row["events"] for row in rows)
+    say(f"sent {sent:,}, in the lake {there:,}; {time.monotonic() - began:.0f} s in all")
+    return 0 if there == sent else 1
 
 
 if __name__ == "__main__":

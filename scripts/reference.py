@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tidelog.broker.dispatch import Handlers
+from tidelog.broker.metrics.sources import families, sources
 from tidelog.broker.settings import SECTIONS
 from tidelog.cli.main import command_names, parser_for
 from tidelog.settings import Declared, declared, text_of
@@ -27,6 +28,7 @@ def main(arguments: list[str]) -> int:
         "settings.md": "\n".join(settings()),
         "apis.md": "\n".join(apis()),
         "commands.md": "\n".join(commands()),
+        "metrics.md": "\n".join(metrics()),
     }
     if "--check" in arguments:
         old = [name for name, text in pages.items() if _differs(PAGES / name, text + "\n")]
@@ -70,6 +72,25 @@ def apis() -> Iterator[str]:
         purpose = _first_line(module.__doc__).partition(": ")[2]
         rows.append((str(handler.api_key), handler.name, str(handler.versions), told, purpose))
     yield from table(("key", "API", "versions", "told", "for"), rows)
+
+
+def metrics() -> Iterator[str]:
+    """Every metric, by the source that finds it."""
+    yield from (NOTE, "# Metrics", "")
+    yield (
+        "What a broker tells at `/metrics`, from the code that finds it; the [guide](../guide/monitoring.md) says what to make of it. "
+        "A summary also has `_count` and `_sum`, a histogram `_bucket`, `_count` and `_sum`."
+    )
+    for source in sources():
+        title, _, more = (source.__doc__ or "").strip().partition("\n")
+        yield from ("", f"## {title.rstrip('.')}", "")
+        if more.strip():
+            yield from (" ".join(more.split()), "")
+        rows = (
+            (f"`{each.name}`", each.kind, ", ".join(each.labels), each.help)
+            for each in families(source)
+        )
+        yield from table(("metric", "kind", "labels", "meaning"), rows)
 
 
 def commands() -> Iterator[str]:

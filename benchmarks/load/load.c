@@ -1,11 +1,12 @@
 /* A load generator for brokers that speak Kafka's protocol: produces and fetches as fast as one core can, and
  * measures.  It knows two requests, Produce 9 and Fetch 12, and looks into an answer only for its error code.
  *
- *   load produce HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BATCH_BYTES SECONDS [ACKS]
+ *   load produce HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BATCH_BYTES SECONDS [ACKS [PRODUCER_ID]]
  *   load fetch   HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT MAX_BYTES SECONDS LAST_OFFSET
  *   load idle    HOST PORT - - CONNECTIONS - - SECONDS
  *
  * A connection writes to the partition that its number says.  Batches have one record, so offset n is batch n.
+ * With a PRODUCER_ID every connection is an idempotent producer of its own, from that id on, and numbers its batches.
  * Prints one line of JSON. */
 
 #include <arpa/inet.h>
@@ -37,6 +38,10 @@ struct connection {
     size_t head_bytes, body_left;
     int in_body, writing;
     int64_t offset;
+    size_t batch_at; /* where the batch lies in a request; 0 of a producer without an id */
+    size_t batch_bytes;
+    int64_t producer;
+    uint32_t sequence;
 };
 
 static uint32_t crc_table[256];
@@ -205,6 +210,17 @@ static void send_more(int epoll, struct connection *c) {
     if (c->writing) watch(epoll, c, EPOLL_CTL_MOD, 0);
 }
 
+/* The next `count` requests of an idempotent producer: its id, epoch 0, the sequence, and the checksum over them. */
+static void number_batches(struct connection *c, int count) {
+    for (int k = 0; k < count; k++) {
+        unsigned char *batch = c->requests + k * c->request_bytes + c->batch_at;
+        unsigned char *p = put(batch + 43, c->producer, 8);
+        p = put(p, 0, 2);
+        put(p, c->sequence++ & 0x7FFFFFFFu, 4);
+        put(batch + 17, crc32c(batch + 21, c->batch_bytes - 21), 4);
+    }
+}
+
 /* Fill the window up to `window` requests. */
 static void refill(int epoll, struct connection *c, int window, int64_t last_offset, const char *topic, int partition,
                    size_t size) {
@@ -217,6 +233,7 @@ static void refill(int epoll, struct connection *c, int window, int64_t last_off
         wanted = 1;
     }
     if ((size_t)wanted > c->copies) wanted = c->copies;
+    if (c->batch_at) number_batches(c, wanted);
     c->position = 0;
     c->unsent = wanted * c->request_bytes;
     c->in_flight += wanted;
@@ -286,6 +303,7 @@ int main(int argc, char **argv) {
     size_t size = strtoul(argv[8], NULL, 10), topic_bytes = strlen(topic);
     double seconds = atof(argv[9]);
     int acks = !fetching && argc > 10 ? atoi(argv[10]) : 1;
+    int64_t producer = !fetching && argc > 11 ? atoll(argv[11]) : -1;
     int64_t last_offset = fetching && argc > 10 ? atoll(argv[10]) : 0;
     struct rlimit files = {.rlim_cur = 1 << 16, .rlim_max = 1 << 16};
     setrlimit(RLIMIT_NOFILE, &files);
@@ -303,6 +321,13 @@ int main(int argc, char **argv) {
         c->copies = fetching ? 1 : window;
         if (c->copies > (4 << 20) / c->request_bytes + 1) c->copies = (4 << 20) / c->request_bytes + 1;
         c->requests = malloc(c->copies * c->request_bytes);
+        if (producer >= 0) { /* a request ends with the batch and three empty sets of tags */
+            unsigned char *scratch = malloc(size + 256);
+            c->batch_bytes = put_batch(scratch, size) - scratch;
+            free(scratch);
+            c->batch_at = c->request_bytes - 3 - c->batch_bytes;
+            c->producer = producer + i;
+        }
         for (size_t k = 0; k < c->copies; k++) memcpy(c->requests + k * c->request_bytes, one, c->request_bytes);
         free(one);
         watch(epoll, c, EPOLL_CTL_ADD, 0);

@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import aiokafka
 import confluent_kafka
@@ -215,3 +217,50 @@ async def test_the_commands_tell_the_truth(
     assert said.count("complete") == 2
     code, said = await asyncio.to_thread(tidelog, "audit", "report", topic, *here, *both)
     assert code == 0
+
+
+def test_an_alert_runs_a_command_once_for_each_window(
+    broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Tier("producer", bootstrap_servers=broker.bootstrap, window_ms=WINDOW) as tier:
+        tier.count_windows(topic, {OLD: 500, OLD + WINDOW: 500})
+    with Tier("lake", bootstrap_servers=broker.bootstrap, window_ms=WINDOW) as tier:
+        tier.count_windows(topic, {OLD: 500, OLD + WINDOW: 463})
+    told = tmp_path / "told"
+    watch = ["audit", "watch", topic, "-b", broker.bootstrap, "--tiers", "producer,lake"]
+    command = f"cat >> {told}; echo >> {told}; exit 3"
+    assert main([*watch, "--for", "2s", "--alert", command]) == 0
+    [line] = told.read_text().splitlines()
+    found = json.loads(line)
+    assert (found["topic"], found["start_ms"]) == (topic, OLD + WINDOW)
+    assert found["missing"] == {"lake": 37}
+    assert "37 missing in lake of 500" in found["message"]
+    caught = capsys.readouterr()
+    assert "ALERT" in caught.out
+    assert "exit code 3" in caught.err  # a command that fails is told, and the watch goes on
+
+
+def test_the_page_shows_every_tier_and_what_is_wrong(
+    broker: LocalBroker, topic: str, tmp_path: Path
+) -> None:
+    for name, counts_ in (("producer", {OLD: 500, OLD + WINDOW: 500}), ("<lake>", {OLD: 512})):
+        with Tier(name, bootstrap_servers=broker.bootstrap, window_ms=WINDOW) as tier:
+            tier.count_windows(topic, counts_)
+    page = tmp_path / "audit.html"
+    report = ["audit", "report", topic, "-b", broker.bootstrap, "--tiers", "producer,<lake>"]
+    assert main([*report, "--html", str(page)]) == 1
+    root = ElementTree.fromstring(_as_xml(page.read_text()))
+    assert [each.text for each in root.iter("th")] == ["window", "producer", "<lake>", None]
+    cells = ["".join(each.itertext()) for each in root.iter("td")]
+    assert cells[1:4] == ["500500 late", "51212 twice512 late", "incomplete"]
+    assert cells[5:8] == ["500500 late", "0500 missing", "incomplete"]
+    bars = list(root.iter("rect"))
+    assert [each.get("class") for each in bars] == ["ok", "bad", "ok", "bad"]
+    assert [int(each.get("height", "0")) for each in bars] == [117, 120, 117, 1]
+
+
+def _as_xml(page: str) -> str:
+    """What a browser forgives and a parser of XML does not."""
+    closed = page.replace("<!doctype html>", "").replace("<br>", "<br/>")
+    closed = closed.replace("<meta charset=utf-8>", "")
+    return re.sub(r"=([\w-]+)(?=[\s>/])", r'="\1"', closed)

@@ -27,7 +27,15 @@ from tidelog.security.config import SecurityConfig
 
 one_loop = pytest.mark.asyncio(loop_scope="module")
 
-OPEN_TO_ALL = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "DescribeCluster"}
+OPEN_TO_ALL = {
+    "ApiVersions",
+    "SaslHandshake",
+    "SaslAuthenticate",
+    "DescribeCluster",
+    # Kafka asks for no rights either: a client tells of itself, and learns nothing but what is wanted of it.
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
+}
 
 
 class World:

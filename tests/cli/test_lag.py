@@ -5,8 +5,9 @@ import time
 import pytest
 
 from tidelog import Admin, Consumer, Producer, SimpleConsumer, TopicPartition
-from tidelog.cli._lag import Evidence, Moment, Prober, Verdict, duration, forecast, judge, trend
+from tidelog.cli._lag import Prober, duration, forecast, trend
 from tidelog.errors import TopicAuthorizationFailed
+from tidelog.lag import Evidence, Moment, Verdict, judge
 
 NOW = 10_000_000
 HOUR = 3_600_000

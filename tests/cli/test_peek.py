@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.cli._filters import message_filter
+from tidelog.client.filters import message_filter
 from tidelog.client.message import Message
 from tidelog.errors import SettingsError
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tidelog import Admin, Consumer, Producer, TopicPartition, aio
+from tidelog import Admin, Consumer, Producer, SimpleConsumer, TopicPartition, aio
 from tidelog.client import transactions
 from tidelog.client.transactions import FencedProducer
 from tidelog.errors import (
@@ -84,6 +84,21 @@ def test_a_block_that_fails_is_aborted(
         with producer.transaction():
             producer.send(topic, b"whole", partition=0)
     assert committed(bootstrap, topic) == [b"whole"]
+
+
+def test_a_simple_consumer_reads_past_what_was_aborted(
+    bootstrap: str, topic: str, producer: Producer
+) -> None:
+    """However small the pieces are that it reads."""
+    for number in range(6):
+        producer.begin_transaction()
+        producer.send(topic, b"%d" % number, partition=0)
+        producer.flush()
+        (producer.abort_transaction if number < 5 else producer.commit_transaction)()
+    with SimpleConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
+        found = consumer.fetch(topic, 0, offset=0, max_bytes=1)
+        assert [each.value for each in found] == [b"5"]
+        assert consumer.fetch(topic, 0, offset=found[-1].offset + 1) == []
 
 
 def test_empty_transactions_cost_nothing(bootstrap: str, topic: str, producer: Producer) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.cluster import elections, isr, reassignment, registration
+from tidelog.cluster.eligible import with_eligible
 from tidelog.cluster.image import NO_LEADER, Image, PartitionState
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.metadata import BrokerRecord, ConfigRecord, PartitionRecord, TopicRecord
@@ -327,7 +328,7 @@ def change(world: World, **facts) -> IsrChange:
         ({"partition_epoch": 0}, InvalidUpdateVersion),
         ({"partition_epoch": 9}, NotController),
         ({"isr": ()}, InvalidRequest),
-        ({"isr": (3, 4)}, InvalidRequest),
+        ({"isr": (0, 3)}, InvalidRequest),
         ({"isr": (2, 2)}, InvalidRequest),
         ({"isr": (2, 0)}, InvalidRequest),
         ({"broker_epochs": (1, 7)}, IneligibleReplica),
@@ -343,6 +344,28 @@ def test_isr_changes_that_are_refused(facts, error):
     epoch = world.image.brokers[2].epoch
     records, (outcome,) = isr.alter(world.image, 2, epoch, [change(world, **facts)])
     assert isinstance(outcome, error)
+    assert records == []
+
+
+def test_a_leader_that_leaves_the_isr_leads_no_longer():
+    world = World()
+    before = state_of(world)
+    assert (before.leader, before.isr) == (2, (2, 3, 4))
+    epoch = world.image.brokers[2].epoch
+    [record], (after,) = isr.alter(world.image, 2, epoch, [change(world, isr=(3, 4))])
+    assert (after.leader, after.isr, after.leader_epoch) == (3, (3, 4), before.leader_epoch + 1)
+    assert (record.leader, record.isr) == (3, (3, 4))
+    # However few are left: what lies on its disk is not to be counted on.
+    [record] = with_eligible(world.image, [record], lambda _: 3)
+    assert record.eligible == ()
+
+
+def test_a_leader_stays_where_nobody_else_in_sync_lives():
+    world = World()
+    epoch = world.image.brokers[2].epoch
+    dead = replace(world.image, brokers={2: world.image.brokers[2]})
+    records, (outcome,) = isr.alter(dead, 2, epoch, [change(world, isr=(3, 4))])
+    assert isinstance(outcome, IneligibleReplica)
     assert records == []
 
 

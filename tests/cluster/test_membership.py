@@ -46,6 +46,7 @@ class Node:
             member,
             timeout_ms=TIMEOUT_MS,
             elected=lambda epoch: Controller(self.metastore, self.tail, epoch, _rules),
+            clock=clock,
         )
         self.control = Control(
             self.members, self.tail, NobodyElse(), "c", lambda name: NewTopic(name=name)
@@ -330,3 +331,16 @@ async def test_preferred_leaders_get_back_what_others_lead(nodes: list[Node]):
     assert await local.rebalance(100) == 0, "one of its one is not more than a hundred percent"
     assert await local.rebalance(10) == 1
     assert sorted(leaders(nodes[0])) == [0, 1, 2]
+
+
+async def test_a_broker_that_the_store_has_not_heard_of_says_so_once(
+    nodes: list[Node], clock, monkeypatch, caplog
+):
+    async def away(session):
+        raise MetastoreError("nobody answers")
+
+    monkeypatch.setattr(nodes[0].metastore, "heartbeat", away)
+    for passed_ms, told in ((TIMEOUT_MS // 2, 0), (TIMEOUT_MS // 2, 1), (TIMEOUT_MS, 1)):
+        clock.advance(passed_ms)
+        await nodes[0].members.heartbeat()
+        assert sum("no sign of life from" in each for each in caplog.messages) == told

@@ -63,8 +63,8 @@ def _part(result: dict[str, Any]) -> str:
         "",
         "*Served again* is the time from the beginning of a fault until every partition has acknowledged something sent since; "
         "for a fault that stops no partition (a follower, a metastore) that is the time of one write. A broker that stands still "
-        "(SIGSTOP) costs its clients up to their request time-out, 30 s by default, before they ask another. A leader whom the "
-        "others cannot reach, but who reaches the metastore, keeps leading, and `acks=all` waits until the network is mended, "
+        "(SIGSTOP) costs most clients up to their request time-out, 30 s by default, before they ask another; tidelog's ask after "
+        "two seconds, and leave it when its session is over. A leader whom the others cannot reach, but who reaches the metastore, keeps leading, and `acks=all` waits until the network is mended, "
         "as in Kafka.",
         "",
     ]

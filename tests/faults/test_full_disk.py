@@ -1,15 +1,22 @@
 """A disk that is full takes its own partitions offline, and nothing else; what was acknowledged is there later."""
 
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from load import PATIENCE_S, create_topic, read_all
 
+import tidelog
+from tidelog.client.admin import PartitionDescription
 from tidelog.testing.local_broker import LocalBroker
+from tidelog.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.faults
 
@@ -70,3 +77,54 @@ def fill(bootstrap: str, topic: str, megabytes: int) -> int:
             break
     # Not `results.count(None)`: a KafkaError cannot be compared with None.
     return sum(each is None for each in results)
+
+
+def test_a_leader_with_a_full_disk_hands_on_what_others_have(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    """Kafka takes the directory offline; here it leads no longer, and comes back by itself when there is room."""
+    settings = {
+        "min.insync.replicas": "2",
+        "default.replication.factor": "3",
+        "log.index.size.max.bytes": "65536",
+        "replica.lag.time.max.ms": "3000",
+    }
+    filler = small_disk / "filler"
+    with LocalCluster(3, tmp_path / "cluster", settings=settings) as cluster:
+        cluster.brokers[0].stop()
+        shutil.move(cluster.brokers[0].data, small_disk / "data")
+        os.symlink(small_disk / "data", cluster.brokers[0].data)
+        cluster.brokers[0].start()
+        with (
+            tidelog.Admin(bootstrap_servers=cluster.bootstrap) as admin,
+            tidelog.Producer(bootstrap_servers=cluster.bootstrap) as producer,
+        ):
+            until(lambda: len(admin.describe_cluster().brokers) == 3)
+            new = NewTopic("t", num_partitions=1, replica_assignment=[[0, 1, 2]])
+            foreign = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            foreign.create_topics([new])["t"].result(PATIENCE_S)
+
+            def state() -> PartitionDescription:
+                return admin.describe_topics(["t"])["t"].partitions[0]
+
+            until(lambda: len(state().isr) == 3)
+            assert state().leader == 0
+            producer.send("t", b"before").result(PATIENCE_S)
+            with suppress(OSError), filler.open("wb") as file:
+                while True:
+                    file.write(bytes(1 << 16))
+            for number in range(20):
+                producer.send("t", bytes(64 * 1024), key=b"%d" % number).result(PATIENCE_S)
+            assert state().leader != 0
+            assert "is handed on to broker" in cluster.brokers[0].log()
+            filler.unlink()
+            until(lambda: len(state().isr) == 3)
+        messages = read_all(cluster.bootstrap, "t", 0)
+        assert [each.key() for each in messages] == [None, *(b"%d" % n for n in range(20))]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

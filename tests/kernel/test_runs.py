@@ -32,20 +32,26 @@ def batch(*values, timestamp=5, **rest):
 
 @st.composite
 def usual(draw: st.DrawFn):
-    """(frame, topic, index, acks, correlation id, batch, records, max timestamp)"""
+    """(frame, topic, index, acks, correlation id, batch, records, max timestamp, producer id)"""
     values = draw(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
     timestamp = draw(st.integers(0, 2**40))
     codec = draw(st.sampled_from([Codec.NONE, Codec.GZIP, Codec.ZSTD]))
-    data = batch(*values, timestamp=timestamp, codec=codec)
+    producer_id = draw(st.integers(-1, 2**62))
+    of = (
+        {}
+        if producer_id < 0
+        else {"producer_epoch": 3, "base_sequence": draw(st.integers(0, 2**31 - 1))}
+    )
+    data = batch(*values, timestamp=timestamp, codec=codec, producer_id=producer_id, **of)
     facts = {
         "topic": draw(st.text("abcé", min_size=1, max_size=40)),
         "index": draw(st.integers(0, 2**31 - 1)),
-        "acks": draw(st.sampled_from([1, -1])),
+        "acks": draw(st.sampled_from([1, 0, -1])),
         "correlation_id": draw(st.integers(-(2**31), 2**31 - 1)),
     }
     version, client_id = draw(st.integers(9, 12)), draw(st.none() | st.text(max_size=10))
     frame = request(data, version=version, client_id=client_id, **facts)
-    return frame, *facts.values(), data, len(values), timestamp + len(values) - 1
+    return frame, *facts.values(), data, len(values), timestamp + len(values) - 1, producer_id
 
 
 @given(st.lists(usual(), max_size=4), st.binary(max_size=20), st.integers(0, 50))
@@ -54,14 +60,15 @@ def test_a_run_is_told_frame_by_frame(kernel, frames, rest, before):
     found, stop = kernel.scan_produces(buffer + rest, before, len(buffer + rest), LARGEST)
     assert stop == len(buffer)
     assert len(found) == len(frames)
-    for (place, correlation_id, acks, start, end, records, timestamp), told in zip(
+    for (place, correlation_id, acks, start, end, records, timestamp, of), told in zip(
         found, frames, strict=True
     ):
-        _, topic, index, told_acks, told_id, data, count, newest = told
+        _, topic, index, told_acks, told_id, data, count, newest, producer_id = told
         name = topic.encode()
         assert place == bytes([len(name) + 1]) + name + b"\x02" + struct.pack(">i", index)
         assert (correlation_id, acks, records, timestamp) == (told_id, told_acks, count, newest)
         assert buffer[start:end] == data
+        assert of == producer_id
 
 
 def tampered(frame: bytes, at: int) -> bytes:
@@ -69,11 +76,11 @@ def tampered(frame: bytes, at: int) -> bytes:
 
 
 UNUSUAL = {
-    "no answer wanted": request(batch(), acks=0),
     "unknown acks": request(batch(), acks=2),
     "old": request(batch(), version=8),
     "transactional": request(batch(), transactional_id="t"),
-    "a producer id": request(batch(producer_id=1, producer_epoch=0, base_sequence=0)),
+    "a producer without an epoch": request(batch(producer_id=1, base_sequence=0)),
+    "a producer without a sequence": request(batch(producer_id=1, producer_epoch=0)),
     "a control batch": request(batch(control=True)),
     "two batches": request(batch() + batch()),
     "no batch": request(None),

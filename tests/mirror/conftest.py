@@ -16,7 +16,11 @@ from tidelog.testing.local_broker import LocalBroker
 
 _numbers = itertools.count()
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "2"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "2",
+    "log.cleaner.backoff.ms": "50",
+}
 
 
 @pytest.fixture(scope="module")

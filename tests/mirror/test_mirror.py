@@ -185,6 +185,51 @@ async def test_a_group_can_move(
     assert found == [b"20", b"21", b"22", b"23", b"24"]
 
 
+@pytest.mark.parametrize("exactly_once", [False, True], ids=["at-least-once", "exactly-once"])
+async def test_a_group_that_moves_loses_nothing_and_repeats_little(
+    live: LocalBroker, offline: LocalBroker, topic: str, mirroring: Mirroring, exactly_once: bool
+) -> None:
+    """A quiet partition is translated to the record; within what is passed on at once, to an entry before it."""
+    group = f"billing-{topic}"
+    where = place(topic)
+    async with (
+        mirroring(groups="billing-.*", exactly_once=exactly_once) as mirror,
+        aio.Producer(bootstrap_servers=live.bootstrap) as producer,
+        aio.Admin(bootstrap_servers=live.bootstrap) as admin,
+    ):
+
+        async def pass_on(numbers: range) -> None:
+            for number in numbers:
+                await producer.send(topic, b"%d" % number, partition=0)
+            await producer.flush()
+            await read(offline.bootstrap, topic, numbers.stop)
+
+        async def translated(offset: int) -> bool:
+            return mirror.lanes[0].status.translated.get(group, {}).get(where, -1) >= offset
+
+        await admin.create_topics({topic: 1})
+        for start in range(0, 100, 25):  # so soon after one another that not each gets an entry
+            await pass_on(range(start, start + 25))
+        await admin.alter_group_offsets(group, {where: 100})
+        # In transactions 100 records are followed by at least one marker.
+        await until(lambda: translated(100))
+        await pass_on(range(100, 200))
+        await admin.alter_group_offsets(group, {where: 150})
+    async with aio.Consumer(
+        bootstrap_servers=offline.bootstrap,
+        group_id=group,
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+    ) as consumer:
+        await consumer.subscribe(topic)
+        found: list[int] = []
+        async with asyncio.timeout(60):
+            while not found or found[-1] < 199:
+                found += [int(m.value) for m in await consumer.poll(timeout=0.5) if m.value]
+    assert 100 <= found[0] <= 150
+    assert found == list(range(found[0], 200))
+
+
 def _kafka(config):
     return {name.replace("_", "."): value for name, value in config.items()}
 

@@ -322,7 +322,7 @@ async def test_frames_that_come_together_may_be_served_together(rig_of):
     def serve_run(peer, buffer, pos, end):
         stop = bytes(buffer[:end]).rfind(framed(b"alone"))
         if stop <= pos:
-            return pos, b""
+            return pos, None
         served.append(bytes(buffer[pos:stop]))
         return stop, bytes(buffer[pos:stop])
 
@@ -359,7 +359,7 @@ async def test_the_answers_of_a_run_wait_for_their_turn(rig_of):
     def serve_run(peer, buffer, pos, end):
         if bytes(buffer[pos + 4 : pos + 5]) == b"r":
             return end, bytes(buffer[pos:end])
-        return pos, b""
+        return pos, None
 
     rig = rig_of(serve, serve_run)
     client = await rig.connect()
@@ -473,3 +473,14 @@ async def test_what_is_done_for_a_peer_can_be_watched(rig_of):
     assert await client.receive() == b"2"
     (connection,) = rig.hub.connections
     assert watched == [(connection.peer, "_receive"), (connection.peer, "_send_some")]
+
+
+async def test_a_run_that_wants_no_answer_gets_none(rig_of):
+    def serve_run(peer, buffer, pos, end):
+        if bytes(buffer[pos + 4 : pos + 5]) == b"r":
+            return pos + 2 * len(framed(b"r1")), None
+        return pos, None
+
+    client = await rig_of(echo, serve_run).connect()
+    await client.send(framed(b"r1") + framed(b"r2") + framed(b"after"))
+    assert await client.receive() == b"after"

@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
-from tidelog.cli import _registry_child as child
+from tidelog.broker.settings import BrokerSettings
+from tidelog.cli import _beside as beside
 from tidelog.cli import registry as command
-from tidelog.cli.main import main
+from tidelog.cli.main import main, parser_for
 from tidelog.errors import StartError
 
 
@@ -28,17 +29,16 @@ def test_a_missing_package_is_named(monkeypatch):
         command.require_extra()
 
 
-async def test_a_broker_without_the_extra_goes_on(monkeypatch, caplog):
-    monkeypatch.setattr(child, "_PACKAGES", ("no_such_package", "logging"))
+async def test_a_broker_without_the_extra_goes_on(caplog):
+    registry = beside.Companion("schema registry", "schemas", ("no_such_package", "logging"), ())
     with caplog.at_level(logging.WARNING):
-        async with child.registry_beside("127.0.0.1:0", "127.0.0.1:1"):
+        async with beside.running_beside([registry]):
             pass
     assert [each.message for each in caplog.records] == [
         "no schema registry: it needs no_such_package (pip install 'tidelog[schemas]')"
     ]
 
 
-async def test_a_broker_that_was_asked_for_none_starts_none(monkeypatch):
-    monkeypatch.setattr(child, "_keep_running", None)
-    async with child.registry_beside(None, "127.0.0.1:1"):
-        pass
+def test_a_broker_that_was_asked_for_none_starts_none():
+    arguments = parser_for("serve").parse_args([])
+    assert beside.companions(arguments, "127.0.0.1:1", BrokerSettings.load({})) == []

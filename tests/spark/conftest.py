@@ -14,12 +14,16 @@ from tidelog import Admin, Producer
 from tidelog.spark import session
 from tidelog.testing.local_broker import LocalBroker
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `spark_streams`
+sys.path.insert(0, str(Path(__file__).parent))  # for `spark_streams` and its like
+
+from spark_cluster import StandaloneCluster
+from stock_connector import connector
 
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "2",
     "num.partitions": "2",
+    "log.retention.ms": "-1",  # times in the tests are of long ago
 }
 FAST = {
     "spark.sql.shuffle.partitions": "1",
@@ -53,9 +57,18 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("tests", "local[2]", **FAST)
+    # The stock connector's jars must be there from the start; it costs nothing who does not use it.
+    jars = {"spark.jars": ",".join(connector().jars)} if connector().jars else {}
+    made = session("tests", "local[2]", **FAST, **jars)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and two workers."""
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 _numbers = itertools.count()

@@ -5,7 +5,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 
 
-def run_to_its_end(writer: Any, attempts: int = 6) -> Any:
+def run_to_its_end(writer: Any, attempts: int = 20) -> Any:
     """Run a query until it has all that there is.
 
     Spark gives the Python process of a stream's source ten seconds to start, whatever the machine has to do besides; such a

@@ -71,14 +71,15 @@ def test_what_does_not_decode_is_kept_apart(
     from tidelog import Producer
 
     with Producer(bootstrap_servers=bootstrap) as producer:
-        for value in (b'{"a": 1}', b"poison", b"\xff\xfe", None):
+        values = [b'{"a": 1}', b"poison", b"\xff\xfe", None, b'\0\0\0\0\1{"b": 2}']
+        for value in values:
             producer.send(topic, value, partition=0)
     result = jobs.load([topic], lake, kafka, decode="json")
-    assert (result.rows, result.quarantined) == (4, 2)
+    assert (result.rows, result.quarantined) == (5, 2)
     rows = DeltaTable(lake).to_pyarrow_table().sort_by("offset").to_pylist()
-    assert [row["json"] for row in rows] == ['{"a": 1}', None, None, None]
-    assert [row["value"] for row in rows] == [b'{"a": 1}', b"poison", b"\xff\xfe", None]
-    assert [bool(row["error"]) for row in rows] == [False, True, True, False]
+    assert [row["json"] for row in rows] == ['{"a": 1}', None, None, None, '{"b": 2}']
+    assert [row["value"] for row in rows] == values
+    assert [bool(row["error"]) for row in rows] == [False, True, True, False, False]
 
 
 def test_until_a_time(fill: Fill, lake: str, kafka: dict[str, str], topic: str) -> None:

@@ -55,6 +55,8 @@ def test_what_is_wrong_is_named(more: dict[str, str], streaming: bool, message: 
 
 def test_the_sinks_options() -> None:
     assert sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}).topic == "t"
+    with pytest.raises(SettingsError, match="batchId needs sinkId"):
+        sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", "batchId": "1"})
     with pytest.raises(SettingsError, match="subscribe is not an option of the sink"):
         sink_options(GIVEN)
     with pytest.raises(SettingsError, match=r"kafka.linger.m is not.*linger.ms is"):

@@ -93,6 +93,12 @@ def test_filters_become_offsets(read: Read, fill: Fill) -> None:
     assert " Filter " not in frame._jdf.queryExecution().executedPlan().toString()
 
 
+def test_a_topic_with_nothing_in_it(read: Read, fill: Fill) -> None:
+    assert read().load().collect() == []
+    fill(range(5))
+    assert read(pushdown="true").load().where("offset > 99").collect() == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

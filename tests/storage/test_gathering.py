@@ -99,3 +99,45 @@ def test_a_broken_disk_takes_the_log_offline(bench):
         gathering.append(log, small(bench, 100, 200), 0)
     assert log.failure is not None
     assert log.log_end_offset == 1
+
+
+def of_producer(bench, *sequences, producer_id=7):
+    gathered = gathering.Gathered()
+    for sequence in sequences:
+        data = build_batch(
+            [(bench.clock.now_ms(), b"k", b"v", ())] * 2,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        gathered.add(memoryview(data), 2, bench.clock.now_ms(), parse_header(data))
+    return gathered
+
+
+def test_producers_are_known_after_the_write_and_after_recovery(bench):
+    log = bench.open()
+    bench.append(log, [b"first"])
+    for sequences in ((0, 2), (4, 6, 8, 10)):
+        batches = of_producer(bench, *sequences)
+        assert gathering.fits(log, batches, 0)
+        gathering.append(log, batches, 0)
+    known = log.producers.to_snapshot()
+    assert [each.last_sequence for each in known] == [3, 5, 7, 9, 11]
+    assert [each.last_offset for each in known] == [4, 6, 8, 10, 12]
+    log.close()
+    assert bench.open().producers.to_snapshot() == known
+
+
+def test_a_failed_write_leaves_the_producers_as_they_were(bench):
+    files = FaultyFiles(bench.root)
+    log = bench.open(files=files)
+    bench.append(log, [b"first"])
+    gathering.append(log, of_producer(bench, 0), 0)
+    before = log.producers.to_snapshot()
+    files.plan = at(len(files.points), Fault.NO_SPACE)
+    with pytest.raises(KafkaStorageError):
+        gathering.append(log, of_producer(bench, 2, 4), 0)
+    files.plan = None
+    assert log.producers.to_snapshot() == before
+    assert gathering.fits(log, of_producer(bench, 2, 4), 0)
+    assert not gathering.fits(log, of_producer(bench, 4), 0)

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tidelog.audit.ledger import COMPLETE, INCOMPLETE, WindowReport
+from tidelog.audit.ledger import INCOMPLETE, OPEN, WindowReport
 
 _STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;margin:2em;color:#222;max-width:70em}
@@ -72,7 +72,7 @@ def _chart(reports: Sequence[WindowReport], tiers: Sequence[str]) -> str:
             count = each.counts.get(tier, 0)
             high = round(_HIGH * count / most)
             bad = each.state == INCOMPLETE and (tier in each.missing or tier in each.duplicated)
-            kind = "bad" if bad else "ok" if each.state == COMPLETE or not each.missing else "open"
+            kind = "bad" if bad else "open" if each.state == OPEN else "ok"
             left = _GAP + place * step + number * _BAR
             bars.append(
                 f"<rect class={kind} x={left} y={_HIGH - high} width={_BAR - 2} height={max(high, 1)}>"

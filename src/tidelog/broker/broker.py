@@ -18,10 +18,12 @@ import logging
 import os
 import resource
 import socket
+import time
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
@@ -35,8 +37,10 @@ from tidelog.broker.descriptors import share_of
 from tidelog.broker.dispatch import Dispatcher, Handlers, Intercept, Serving
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import internal_config
+from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
+from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
 from tidelog.broker.replication import Replication
@@ -66,6 +70,7 @@ from tidelog.storage.flusher import Flusher
 from tidelog.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported when they are needed: a start must be quick
+    from tidelog.broker.telemetry import Telemetry
     from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
@@ -94,7 +99,9 @@ class Broker:
         random: Random | None = None,
         boot_id: str | None = None,
         intercept: Intercept | None = None,
+        metrics: socket.socket | None = None,
     ) -> None:
+        """`metrics` is a bound socket for /metrics and its like; without it `metrics.listener` says where they are."""
         self._clock = clock or SystemClock()
         self._files = files or LocalFiles()
         self._open_socket = network
@@ -122,6 +129,8 @@ class Broker:
         self._waiting: Waiting | None = None
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
+        self._metrics_socket = metrics
+        self.monitoring = Monitoring(self._clock, time.thread_time, self._background)
         self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.cluster_id = ""
 
@@ -143,6 +152,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Hand over what it leads, answer what is in flight, sync, and leave the mark of a clean stop."""
+        self.monitoring.doing = "stopping"
         if self._member is not None:
             await self._member.hand_over()
         if self._replication is not None:
@@ -161,6 +171,7 @@ class Broker:
         if self._member is not None:
             await self._member.leave()
         await self._flusher.settle()
+        await self.monitoring.close()
         clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
         if clean:
@@ -183,24 +194,29 @@ class Broker:
             await self._replication.stop()
         if self._member is not None:
             await self._member.leave()
+        await self.monitoring.close()
         await self._flusher.settle()
         if self._logs is not None:
             self._logs.close(clean=False)
         await self._metastore.close()
 
     async def _start(self) -> None:
+        await self._open_pages()
         tail = Tail(self._metastore)
         security = self._security = self._make_security(tail)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
+        self.monitoring.doing = "checking and opening its logs"
         logs = await self._open_logs(tail.image)
         self._bind()
+        self.monitoring.doing = "waiting to be registered with the controller"
         member = self._member = Member(
             metastore=self._metastore,
             tail=tail,
             settings=lambda: self._settings,
             cluster_id=self.cluster_id,
             background=self._background,
+            clock=self._clock,
             random=self._random,
             security=security.as_client(),
         )
@@ -245,8 +261,42 @@ class Broker:
         tail.subscribe(lambda image, _: limits.follow(image.access.limits))
         self._background.run("import of handlers", _import(services.handlers))
         await member.take_part()
+        self._tell(services)
 
     # ------------------------------------------------------------------ steps of the start
+
+    async def _open_pages(self) -> None:
+        """/healthz and /readyz first: whoever looks after the broker is to see it alive while it starts."""
+        sock, where = self._metrics_socket, self._settings.metrics_listener()
+        try:
+            if sock is None and where is not None:
+                sock = self._open_socket(where.host, where.port, self._settings.network)
+            if sock is not None:
+                await self.monitoring.open(sock)
+        except OSError as error:
+            port = 0 if where is None else where.port
+            raise StartError(
+                f"cannot serve metrics on port {port}: {error.strerror or error}; choose another with --metrics"
+            ) from error
+
+    def _tell(self, services: Services) -> None:
+        assert self._hub is not None
+        assert self._member is not None
+        assert self._replication is not None
+        assert self._coordinators is not None
+        assert self._security is not None
+        self.monitoring.started(
+            Parts(
+                services=services,
+                hub=self._hub,
+                flusher=self._flusher,
+                member=self._member,
+                replication=self._replication,
+                coordinators=self._coordinators,
+                cleaner=lambda: self._cleaner,
+                logins=self._security.logins,
+            )
+        )
 
     def _make_security(self, tail: Tail) -> BrokerSecurity:
         try:
@@ -363,6 +413,16 @@ class Broker:
             ),
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
             quotas=Quotas(lambda: self._settings.quotas),
+            telemetry=cast("Telemetry", Late(self._make_telemetry)),
+        )
+
+    def _make_telemetry(self) -> "Telemetry":
+        from tidelog.broker.telemetry import Telemetry
+
+        return Telemetry(
+            self._clock,
+            lambda: self._settings.monitoring,
+            lambda: UUID(int=self._random.getrandbits(128), version=4),
         )
 
     def _record(self) -> BrokerRecord:
@@ -440,7 +500,13 @@ class Broker:
         serving: Serving = self._security.gate(limits.metering)
         if self._intercept is not None:
             serving = self._intercept(serving, services)
-        self._hub = Hub(serving.serve, self._settings.network, loop, serve_run=serving.serve_run)
+        self._hub = Hub(
+            serving.serve,
+            self._settings.network,
+            loop,
+            serve_run=serving.serve_run,
+            now=self._clock.monotonic,
+        )
         self._hub.admission.most = self._share.connections
         limits.start(self._hub, serving, services.image().access.limits, self._background)
         sockets, self._sockets = self._sockets, []
@@ -480,6 +546,7 @@ class Broker:
         """A start that failed: let go of what was taken."""
         for sock, _ in self._sockets:
             sock.close()
+        await self.monitoring.close()
         await self._background.stop()
         if self._logs is not None:
             self._logs.release()

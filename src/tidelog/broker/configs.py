@@ -125,7 +125,7 @@ def describe(
     if resource_type == ResourceType.BROKER:
         if name == "":
             return _describe_all_brokers(image)
-        _check_broker(name, broker_id)
+        check_broker(name, broker_id)
         return _describe_broker(image, settings, broker_id)
     raise InvalidRequest(f"resources of type {resource_type} have no settings here")
 
@@ -305,7 +305,8 @@ def _checked_resource(image: Image, wanted: Alteration) -> Resource:
     raise InvalidRequest(f"settings of resources of type {wanted.resource_type} cannot be changed")
 
 
-def _check_broker(name: str, broker_id: int) -> None:
+def check_broker(name: str, broker_id: int) -> None:
+    """Raise unless this is the broker that is meant."""
     if name != str(broker_id):
         raise InvalidRequest(f"this is broker {broker_id}, not {name!r}: ask that one")
 

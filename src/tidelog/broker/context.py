@@ -6,10 +6,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.authorizer import OPEN, Authorizer
+from tidelog.broker.late import Late
 from tidelog.broker.refusals import Refusals
+from tidelog.broker.request_times import Requests
 from tidelog.clock import Clock
 from tidelog.cluster.partitions import Partitions
 from tidelog.network.peer import Peer, Principal
@@ -22,6 +24,7 @@ if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs i
     from tidelog.broker.metering import Metering
     from tidelog.broker.producer_ids import ProducerIds
     from tidelog.broker.settings import BrokerSettings
+    from tidelog.broker.telemetry import Telemetry
     from tidelog.cluster.control import Control
     from tidelog.cluster.image import Image
     from tidelog.cluster.throttle import Throttle
@@ -52,8 +55,12 @@ class Services:
     fetch_sessions: "FetchSessions"
     leader_throttle: "Throttle"
     """Of what followers that catch up may have."""
+    telemetry: "Telemetry" = field(default_factory=lambda: cast("Telemetry", Late(_no_telemetry)))
+    """What clients tell of themselves."""
     refusals: Refusals = field(default_factory=Refusals)
     """Batches that may be tried again, and until then hold up those behind them."""
+    requests: Requests = field(default_factory=Requests)
+    """How many there were, and how long they took."""
     authorizer: Authorizer = OPEN
     """Who may do what."""
     quotas: Quotas = field(default_factory=Quotas)
@@ -100,6 +107,10 @@ class Context:
         """What the peer may change in the cluster's metadata by this request."""
         now, user = self.broker.clock.monotonic(), self.principal.name
         return self.broker.quotas.mutations(user, self.client_id or "", strict=strict, now=now)
+
+
+def _no_telemetry() -> "Telemetry":
+    raise AssertionError("this broker was put together without telemetry")
 
 
 def _handlers() -> "Handlers":

@@ -79,6 +79,15 @@ class Coordinators:
         self.groups = cast("GroupCoordinator", self._groups)
         self.transactions = cast("TransactionCoordinator", self._transactions)
 
+    @property
+    def made_groups(self) -> "GroupCoordinator | None":
+        """The coordinator of groups, if there was a use for one so far."""
+        return self.groups if self._groups.is_made else None
+
+    @property
+    def made_transactions(self) -> "TransactionCoordinator | None":
+        return self.transactions if self._transactions.is_made else None
+
     def start(self, image: Image) -> None:
         """Load the groups and transactions that there are; a broker without any waits for the first."""
         loop = asyncio.get_running_loop()

@@ -21,10 +21,11 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct as Packer
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from tidelog.broker.context import Context, Services
 from tidelog.broker.permissions import Allow
+from tidelog.broker.request_times import ApiTimes, Probe
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer
@@ -46,8 +47,8 @@ _HEADER = Packer(">hhih")  # api key, version, correlation id, length of the cli
 FrameRun = Callable[[Services, Peer, memoryview, int, int, int], Answer]
 """(services, peer, frame, version, correlation id, position of the body) -> answer."""
 
-RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes | Deferred]]
-"""(services, buffer, position, end) -> (position after what was served, answers)."""
+RunServer = Callable[[Services, memoryview, int, int], tuple[int, bytes | Deferred | None]]
+"""(services, buffer, position, end) -> (position after what was served, answers if there are any)."""
 
 
 class Serving(Protocol):
@@ -59,7 +60,7 @@ class Serving(Protocol):
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         """Serve several small requests at once, or none."""
         ...
 
@@ -84,6 +85,8 @@ class Handler:
     before_login: bool = False
     controller: bool = False
     """Whether only the controller can answer: other brokers hand the request on."""
+    here: Callable[[Any], bool] | None = None
+    """Of those, the requests that are for the broker that was asked all the same."""
 
     api_key: int = field(init=False)
     flexible_from: int = field(init=False)
@@ -113,6 +116,7 @@ def handles(
     advertised: str | None = None,
     before_login: bool = False,
     controller: bool = False,
+    here: Callable[[Any], bool] | None = None,
 ) -> Callable[[Callable[[Any, Context], Any]], Handler]:
     """Make a function or coroutine `(request, ctx) -> response` the handler of `request`."""
 
@@ -125,6 +129,7 @@ def handles(
             allow,
             before_login=before_login,
             controller=controller,
+            here=here,
         )
 
     return make
@@ -199,7 +204,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._handlers = services.handlers
-        self._table: dict[int, Handler] = {}
+        self._table: dict[int, tuple[Handler, ApiTimes]] = {}
         self._produce_run: RunServer | None = None
 
     def serve(self, peer: Peer, frame: memoryview) -> Answer:
@@ -207,9 +212,12 @@ class Dispatcher:
         if len(frame) < _HEADER.size:
             raise ProtocolError(f"a request of {len(frame)} bytes is too short for its header")
         api_key, version, correlation_id, client_bytes = _HEADER.unpack_from(frame)
-        handler = self._table.get(api_key) or self._find(api_key, version)
+        handler, times = self._table.get(api_key) or self._find(api_key, version)
         if not handler.versions[0] <= version <= handler.versions[1]:
             return self._wrong_version(handler, version, correlation_id)
+        times.count += 1
+        if times.count >= times.sample_at:
+            return self._measured(times, peer, frame)
         pos = _HEADER.size + client_bytes if client_bytes > 0 else _HEADER.size
         if handler.flexible_from <= version:
             if pos < len(frame) and frame[pos] == 0:  # no tagged fields, as from every known client
@@ -228,28 +236,53 @@ class Dispatcher:
         request, _ = decode(handler.request, bytes(frame), pos, version)
         client_id = _client_id(frame, client_bytes)
         ctx = Context(self._services, peer, version, correlation_id, client_id)
-        if handler.controller and not self._services.controller.is_active:
+        if (
+            handler.controller
+            and not self._services.controller.is_active
+            and not (handler.here is not None and handler.here(request))
+        ):
             return self._at_controller(handler, request, ctx, bytes(frame))
         return self._run(handler, request, ctx)
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         """Serve the small Produce requests at `pos` together, if there are some, and nobody has to be asked."""
         if not self._services.authorizer.is_open:
-            return pos, b""
+            return pos, None
         if self._produce_run is None:
             from tidelog.broker.produce_runs import produce_run  # which imports the handler
 
             self._produce_run = produce_run
-        return self._produce_run(self._services, buffer, pos, end)
+        stop, answers = self._produce_run(self._services, buffer, pos, end)
+        produce = self._services.requests.produce
+        if stop > pos and produce.count >= produce.sample_at:
+            # One measurement stands for the whole run, all of which is answered together.
+            now = self._services.clock.monotonic
+            probe = Probe(produce, produce.next_sample(), now, peer.arrived_at, peer.arrived_at)
+            return stop, cast(bytes | Deferred, probe.served(answers, peer, produce))
+        return stop, answers
 
-    def _find(self, api_key: int, version: int) -> Handler:
+    def _measured(self, times: ApiTimes, peer: Peer, frame: memoryview) -> Answer:
+        """Serve a request, and see how long it takes."""
+        services = self._services
+        requests = services.requests
+        weight = times.next_sample()
+        times.count -= 1  # it is counted again below
+        followers = requests.fetch_follower.count
+        probe = Probe(times, weight, services.clock.monotonic, peer.arrived_at)
+        answer = self.serve(peer, frame)
+        if times.name == "Fetch":
+            follows = requests.fetch_follower.count != followers
+            times = requests.fetch_follower if follows else requests.fetch_consumer
+        return probe.served(answer, peer, times)
+
+    def _find(self, api_key: int, version: int) -> tuple[Handler, ApiTimes]:
         handler = self._handlers.get(api_key)
         if handler is None:
             raise ProtocolError(f"API key {api_key} (version {version}) is not served here")
-        self._table[api_key] = handler
-        return handler
+        found = self._table[api_key] = handler, self._services.requests.of(handler.name)
+        return found
 
     def _wrong_version(self, handler: Handler, version: int, correlation_id: int) -> Answer:
         if handler.api_key != API_VERSIONS_KEY:
@@ -317,6 +350,7 @@ def told(handler: Handler, error: Exception, ctx: Context) -> Response:
     if not isinstance(error, KafkaError):
         _log.error("%s v%d from %s failed", handler.name, ctx.api_version, ctx.peer, exc_info=error)
         error = UnknownServerError()
+    ctx.broker.requests.failed(handler.name, error)
     fields = handler.request.response.__fields__
     if "error_code" not in fields:
         raise ProtocolError(

@@ -9,6 +9,7 @@ codec in every version.
 
 from struct import Struct as Packer
 
+from tidelog.cluster.traffic import Traffic
 from tidelog.kernel import write_uvarint
 from tidelog.network.answer import Piece
 from tidelog.protocol.messages.fetch import NodeEndpoint
@@ -43,6 +44,7 @@ class Result:
         "preferred_replica",
         "region",
         "topic",
+        "traffic",
     )
 
     def __init__(self, topic: str | bytes, index: int, error_code: int = 0) -> None:
@@ -61,6 +63,8 @@ class Result:
         """Where a follower's log has to be cut: our largest epoch at most its last, and where that ended."""
         self.preferred_replica = -1
         """A replica nearer to the consumer, from which it should read (KIP-392)."""
+        self.traffic: Traffic | None = None
+        """To which the bytes of the region count."""
 
 
 def lay_out(

@@ -149,6 +149,7 @@ class Reading:
             raise OffsetOutOfRange
         if region is not None:
             result.region = region
+            result.traffic = partition.traffic
             self.bytes += region.length
         if self.isolation == READ_COMMITTED:
             result.aborted = (
@@ -169,8 +170,10 @@ class Reading:
 
     def _fail(self, wanted: Wanted, error: KafkaError) -> None:
         self.failed = True
+        self.services.requests.failed("Fetch", error)
         result = Result(wanted.topic, wanted.index, error.code)
         if isinstance(wanted.topic, str):
+            self.services.partitions.traffic.maybe_of(wanted.topic).failed_fetches += 1
             result.leader = current_leader(self.services, wanted.topic, wanted.index, error)
         self.results.append(result)
 
@@ -204,6 +207,7 @@ class Reading:
         session = self.session
         if session is not None:
             results = self._changed(session)
+        self._count_out(results)
         leaders = {each.leader[0] for each in results if each.leader is not None}
         endpoints: list[NodeEndpoint] = []
         if leaders and self.version >= 16:
@@ -238,6 +242,11 @@ class Reading:
         return lay_out(
             self.version, self.correlation_id, 0, self.session_id, [], [], throttle_ms=throttle_ms
         )
+
+    def _count_out(self, results: list[Result]) -> None:
+        for each in results:
+            if each.region is not None and each.traffic is not None:
+                each.traffic.bytes_out += each.region.length
 
     def _changed(self, session: Session) -> list[Result]:
         """The results that a session's answer has to hold: all in the first, then what changed."""

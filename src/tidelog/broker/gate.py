@@ -75,11 +75,11 @@ class Gate:
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         if peer.listener in self._logins:
             found = peer.login
             if not isinstance(found, PeerLogin) or not found.login.is_logged_in:
-                return pos, b""
+                return pos, None
         return self._serving.serve_run(peer, buffer, pos, end)
 
     def _check_before_login(self, frame: memoryview, login: Login) -> None:

@@ -23,8 +23,10 @@ from tidelog.broker.internal_topics import automatic_topic
 from tidelog.broker.peers import BrokerPeers
 from tidelog.broker.registration import Registration
 from tidelog.broker.settings import BrokerSettings
+from tidelog.clock import Clock
 from tidelog.cluster.control import Control
 from tidelog.cluster.controller import Controller
+from tidelog.cluster.election_news import Elections
 from tidelog.cluster.image import Image
 from tidelog.cluster.membership import Membership
 from tidelog.cluster.metadata import BrokerRecord, Record, topic_id_text
@@ -53,22 +55,26 @@ class Member:
         settings: Callable[[], BrokerSettings],
         cluster_id: str,
         background: Background,
+        clock: Clock,
         random: Random,
         security: "ClientSecurity | None" = None,
     ) -> None:
         """`security` is how this broker shows itself to the others."""
         self._metastore = metastore
-        self._tail = tail
+        self._tail = self.tail = tail
         self._settings = settings
         self._background = background
         self._random = random
         broker = settings().broker
         self._broker_id = broker.broker_id
+        self.elections = Elections()
+        """Those that this broker held as the controller."""
         self._members = Membership(
             metastore,
             broker.broker_id,
             timeout_ms=broker.session_timeout_ms,
-            elected=lambda epoch: Controller(metastore, tail, epoch, self._rules),
+            elected=lambda epoch: Controller(metastore, tail, epoch, self._rules, self.elections),
+            clock=clock,
         )
         self._registration: Registration | None = None
         self.peers = BrokerPeers(
@@ -120,6 +126,12 @@ class Member:
         self._background.run("registration", self._registration.run())
         interval_ms = self._settings().cluster.leader_imbalance_check_interval_s * 1000
         self._background.every("balance of leaders", interval_ms, self._rebalance)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this broker is registered and may lead."""
+        found = None if self._registration is None else self._registration.broker
+        return found is not None and not found.fenced
 
     async def hand_over(self) -> None:
         """Before the broker stops: let others lead what it leads, if there are others."""

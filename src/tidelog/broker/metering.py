@@ -79,7 +79,7 @@ class Metering:
         self._now = clock.monotonic
         self._held: dict[Peer, _Held] = {}
         self.serve: Callable[[Peer, memoryview], Answer]
-        self.serve_run: Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
+        self.serve_run: Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred | None]]
         self.limits_changed()
 
     @property
@@ -197,7 +197,7 @@ class Metering:
 
     def _serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         frame = buffer[pos + _LENGTH_BYTES : end]
         if len(frame) < _HEADER.size:
             return pos, b""
@@ -214,6 +214,8 @@ class Metering:
         handler = self._handlers.get(_PRODUCE)
         assert handler is not None
         self._hold(peer, delay)
+        if answers is None:
+            return stop, None  # they want no answers
         left_ms = partial(self._left_ms, self._now() + delay[0])
         if isinstance(answers, bytes):
             return stop, tell_last(handler, version, answers, left_ms())

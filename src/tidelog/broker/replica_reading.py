@@ -64,6 +64,7 @@ class ReplicaReading(Reading):
                 region = partition.read_to_end(offset, limit, at_least_one=at_least_one)
                 if region is not None:
                     result.region = region
+                    result.traffic = partition.traffic
                     self.bytes += region.length
                     if is_listed(log.config.leader_throttled_replicas, wanted.index, broker_id):
                         self.services.leader_throttle.note(region.length)
@@ -91,6 +92,11 @@ class ReplicaReading(Reading):
         known = self.services.image().brokers.get(broker_id)
         if known is not None and -1 < broker_epoch < known.epoch:
             raise NotLeaderOrFollower(f"broker {broker_id} has registered anew since this fetch")
+
+    def _count_out(self, results: list[Result]) -> None:
+        for each in results:
+            if each.region is not None and each.traffic is not None:
+                each.traffic.replication_bytes_out += each.region.length
 
     def _wait_for(self, needed_bytes: int, max_wait_ms: int) -> None:
         wait = self.services.waiting.wait(

@@ -7,6 +7,7 @@ What it does is done when it returns, so that whoever waits for a change of the 
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from tidelog.broker.replication import Replication
 from tidelog.cluster.image import BROKER, TOPIC, Delta, Image, PartitionState, Topic
@@ -138,6 +139,7 @@ class Replicas:
                     log.error("partition %s-%d cannot be opened: %s", topic.name, index, error)
                 self._unopened[topic.name, index] = None
                 self._partitions.set_offline(topic.name, index, error)
+                self._replication.resigning.begin(topic.id, index)
             else:
                 self._unopened.pop((topic.name, index), None)
 
@@ -188,7 +190,9 @@ class Replicas:
             found,
             flusher=self._flusher,
             surroundings=self._replication.surroundings,
+            traffic=self._partitions.traffic.of(topic.name),
         )
+        found.on_full = partial(self._replication.resigning.begin, topic.id, index)
         self._partitions.add(partition)
         return partition
 
@@ -236,6 +240,9 @@ class Replicas:
             if partition is not None:
                 self._replication.fetchers.leave(partition)
             self._partitions.set_offline(each.topic, each.partition, error)
+            topic = self._image.topics.get(each.topic)
+            if topic is not None:
+                self._replication.resigning.begin(topic.id, each.partition, for_good=True)
 
 
 def _new_partitions(image: Image, delta: Delta) -> Iterator[tuple[Topic, Sequence[int]]]:

@@ -11,6 +11,7 @@ from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
+from tidelog.cluster.resigning import Resigning
 from tidelog.cluster.surroundings import Surroundings
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
@@ -47,7 +48,10 @@ class Replication:
         def max_lag_ms() -> int:
             return settings().replication.lag_time_max_ms
 
-        self.in_sync = InSync(partitions, alter, clock, random, max_lag_ms)
+        self.in_sync = InSync(
+            partitions, alter, clock, random, max_lag_ms, lambda each: self._eligible(each, -1)
+        )
+        self.resigning = Resigning(broker_id, image, alter, clock)
         self.surroundings = Surroundings(
             broker_id=broker_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
@@ -55,6 +59,7 @@ class Replication:
             eligible=self._eligible,
             propose=self.in_sync.propose,
             truncated=self._was_truncated,
+            isr_changed=self.in_sync.changed,
         )
         self.fetchers = Fetchers(
             broker_id=broker_id,
@@ -68,6 +73,7 @@ class Replication:
 
     def start(self, background: Background) -> None:
         background.run("in-sync replicas", self.in_sync.run())
+        background.run("handing on", self.resigning.run())
         background.every("opening of partitions", _OPEN_AGAIN_MS, self._open_again)
 
     async def _open_again(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.broker import kafka_names
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
+from tidelog.broker.monitoring_config import MonitoringConfig
 from tidelog.cluster.config import ClusterConfig
 from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.coordination.groups.config import GroupConfig
@@ -170,6 +171,7 @@ class BrokerSettings:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
     properties: Mapping[str, str] = field(default_factory=dict)
     """As given at the start."""
     unused: tuple[str, ...] = ()
@@ -190,9 +192,11 @@ class BrokerSettings:
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
         if "broker" in sections:
-            cluster = sections.get("cluster") or ClusterConfig()
+            others = {
+                each: sections[each] for each in ("cluster", "monitoring") if each in sections
+            }
             wrong += _contradictions(
-                cls(broker=sections["broker"], cluster=cluster, properties=dict(properties))
+                cls(broker=sections["broker"], **others, properties=dict(properties))
             )
         if wrong:
             raise SettingsError("; ".join(wrong))
@@ -236,6 +240,11 @@ class BrokerSettings:
                 found[each.name] = int(known.parse(name, self.properties[name]))
         return found
 
+    def metrics_listener(self) -> Listener | None:
+        """Where metrics are served; None for nowhere."""
+        where = self.monitoring.listener
+        return parse_listeners("metrics.listener", [where])[0] if where else None
+
     def value_of(self, setting_name: str) -> Any:
         """The value in force of a setting, by its main name."""
         section, each = declarations()[setting_name]
@@ -253,6 +262,7 @@ SECTIONS: dict[str, type[Section]] = {
     "cluster": ClusterConfig,
     "security": SecurityConfig,
     "quotas": QuotaConfig,
+    "monitoring": MonitoringConfig,
 }
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
@@ -288,7 +298,8 @@ def _not_known(name: str) -> str:
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:
-    for check in (settings.connection_rates, settings.advertised):  # the first reads listeners too
+    # The first reads listeners too.
+    for check in (settings.connection_rates, settings.advertised, settings.metrics_listener):
         try:
             check()
         except SettingsError as error:

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from tidelog.broker.addresses import Listener
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli._beside import companions, running_beside
 from tidelog.cli._ready import announce
 from tidelog.errors import SettingsError
 
@@ -55,6 +56,9 @@ def plans(settings: BrokerSettings, count: int) -> list[Plan]:
             "metastore": metastore,
             "listeners": _shifted(settings.listeners(), turn),
         }
+        metrics = settings.metrics_listener()
+        if metrics is not None:
+            given["metrics.listener"] = _shifted([metrics], turn).partition("://")[2]
         if settings.advertised():
             given["advertised.listeners"] = _shifted(settings.advertised(), turn)
         made.append(Plan(first + turn, given))
@@ -64,9 +68,12 @@ def plans(settings: BrokerSettings, count: int) -> list[Plan]:
 class Supervisor:
     """Runs the brokers of `plans` until told to stop."""
 
-    def __init__(self, plans: list[Plan], arguments: argparse.Namespace) -> None:
+    def __init__(
+        self, plans: list[Plan], arguments: argparse.Namespace, settings: BrokerSettings
+    ) -> None:
         self._plans = plans
         self._arguments = arguments
+        self._settings = settings
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self._refused: int | None = None
@@ -145,7 +152,9 @@ class Supervisor:
             assert child.stderr is not None
             async for line in child.stderr:
                 text = line.decode(errors="replace")
-                sys.stderr.write(f"broker {plan.broker_id} | {text}")
+                # An object of JSON says itself from which broker it is.
+                head = "" if text.startswith("{") else f"broker {plan.broker_id} | "
+                sys.stderr.write(head + text)
             return await child.wait()
         finally:
             del self._children[plan.broker_id]
@@ -153,8 +162,10 @@ class Supervisor:
     def _command(self, plan: Plan, ready: Path) -> list[str]:
         arguments = self._arguments
         command = [sys.executable, "-m", "tidelog", "serve", "--until-eof"]
-        command += ["--log-level", arguments.log_level, "--ready-file", str(ready)]
+        command += ["--log-level", arguments.log_level, "--log-format", arguments.log_format]
+        command += ["--ready-file", str(ready)]
         command += ["--config", arguments.config] if arguments.config else []
+        command += ["--metrics", "off"] if arguments.metrics == "off" else []
         for each in arguments.settings or ():
             command += ["-X", each]
         for name, value in plan.settings.items():
@@ -162,13 +173,15 @@ class Supervisor:
         return command
 
     async def _announce(self, ready: list[Path]) -> None:
-        """Tell the user when all brokers have come up for the first time."""
+        """Tell the user when all brokers have come up for the first time, and run what else was asked for."""
         while not all(map(_exists, ready)):  # noqa: ASYNC110  (children cannot ring)
             await asyncio.sleep(_LOOK_EVERY_S)
         addresses = [line for path in ready for line in path.read_text().splitlines()]
         if self._arguments.ready_file:
             announce(Path(self._arguments.ready_file), addresses)
         print(self._banner(addresses), flush=True)
+        async with running_beside(companions(self._arguments, ",".join(addresses), self._settings)):
+            await self._stopping.wait()
 
     def _banner(self, addresses: list[str]) -> str:
         all_of_them = ",".join(addresses)

@@ -8,7 +8,9 @@ count   be a tier: count what topics of a cluster hold, and publish it
 
 import argparse
 import asyncio
+import json
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -39,6 +41,7 @@ HELP = "did everything arrive? compare the tiers' counts"
 EXAMPLE = "example: tidelog audit wait orders --until 12:00 --timeout 10m"
 
 _LOOK_S = 0.5
+_ALERT_S = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     wait = actions["wait"].add_argument
     wait("--until", metavar="TIME", required=True, help="12:00, 2026-01-31T12:00, 5m (ago), now")
     wait("--timeout", metavar="TIME", default="10m", help="give up after so long (10m)")
-    actions["watch"].add_argument("--for", dest="length", metavar="TIME", help="end after so long")
+    watch = actions["watch"].add_argument
+    watch("--for", dest="length", metavar="TIME", help="end after so long")
+    watch(
+        "--alert",
+        metavar="COMMAND",
+        help="run this for each window that is not complete in time, with the window as JSON on its input",
+    )
     count = actions["count"]
     count.add_argument("tier", metavar="TIER", help="the name of the tier")
     add_topics(count, "a topic, or a pattern of names")
@@ -121,7 +130,7 @@ def _report(reader: "AuditReader", arguments: argparse.Namespace) -> int:
         windows = [asdict(each) for each in reports]
         print_json({"tiers": tiers, "windows": windows, "complete_until_ms": watermarks})
     else:
-        _print_windows(reports, tiers)
+        print_windows(reports, tiers)
         for topic, until in watermarks.items():
             print(_watermark(topic, until))
         if ledger.mixed_windows:
@@ -172,6 +181,8 @@ def _watch(reader: "AuditReader", arguments: argparse.Namespace) -> int:
             if each.state == OPEN or told.get(place) == known:
                 continue
             told[place] = known
+            if arguments.alert and each.state != COMPLETE:
+                _alert(arguments.alert, each)
             if arguments.json:
                 print_json_line(asdict(each))
             elif each.state == COMPLETE:
@@ -181,6 +192,20 @@ def _watch(reader: "AuditReader", arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
         time.sleep(_LOOK_S)
     return 0
+
+
+def _alert(command: str, report: "WindowReport") -> None:
+    """Tell somebody who does not read our lines; a command that fails is told, and does not end the watch."""
+    told = {**asdict(report), "message": _complaint(report)}
+    try:
+        done = subprocess.run(
+            command, shell=True, input=json.dumps(told), text=True, timeout=_ALERT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        print(f"--alert {command}: not done after {_ALERT_S} s", file=sys.stderr)
+    else:
+        if done.returncode:
+            print(f"--alert {command}: exit code {done.returncode}", file=sys.stderr)
 
 
 def _count(arguments: argparse.Namespace) -> int:
@@ -220,7 +245,8 @@ def _tiers(reader: "AuditReader", arguments: argparse.Namespace) -> list[str]:
     return named
 
 
-def _print_windows(reports: "Sequence[WindowReport]", tiers: list[str]) -> None:
+def print_windows(reports: "Sequence[WindowReport]", tiers: Sequence[str]) -> None:
+    """A line for each window, a column for each tier."""
     rows = [
         [
             each.topic,

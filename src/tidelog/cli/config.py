@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tidelog.client.admin import Admin, ConfigEntry
 
 HELP = "read and change settings of topics and brokers"
-EXAMPLE = "example: tidelog config set --topic orders retention.ms=3600000"
+EXAMPLE = """examples: tidelog config set --topic orders retention.ms=3600000
+          tidelog config set --loggers 0 tidelog.cluster=debug"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add = each.add_argument
         add("-t", "--topic", help="of this topic")
         add("--broker", type=int, metavar="ID", help="of this broker (of the cluster without)")
-        add("--entity-type", choices=["topics", "brokers"], help=argparse.SUPPRESS)
+        add("--loggers", type=int, metavar="ID", help="levels of what this broker logs")
+        add(
+            "--entity-type",
+            choices=["topics", "brokers", "broker-loggers"],
+            help=argparse.SUPPRESS,
+        )
         add("--entity-name", help=argparse.SUPPRESS)
     actions["get"].add_argument("names", metavar="NAME", nargs="+", help="a setting")
     change = actions["set"]
@@ -56,13 +62,15 @@ def _take_entity(arguments: argparse.Namespace) -> None:
     """What Kafka's tool calls an entity is our topic or broker."""
     if arguments.entity_type == "topics":
         arguments.topic = arguments.entity_name
-    elif arguments.entity_type == "brokers" and arguments.entity_name:
+    elif arguments.entity_type and arguments.entity_name:
         try:
-            arguments.broker = int(arguments.entity_name)
+            number = int(arguments.entity_name)
         except ValueError:
             raise SettingsError(f"--entity-name {arguments.entity_name}: give a number") from None
-    if arguments.topic is not None and arguments.broker is not None:
-        raise SettingsError("--topic and --broker exclude each other")
+        setattr(arguments, "broker" if arguments.entity_type == "brokers" else "loggers", number)
+    given = (arguments.topic, arguments.broker, arguments.loggers)
+    if sum(each is not None for each in given) > 1:
+        raise SettingsError("--topic, --broker and --loggers exclude each other")
 
 
 def _get(admin: "Admin", arguments: argparse.Namespace) -> None:
@@ -88,6 +96,8 @@ def _set(admin: "Admin", arguments: argparse.Namespace) -> None:
         raise SettingsError("nothing to set; give NAME=VALUE or --unset NAME")
     if arguments.topic is not None:
         admin.alter_topic_configs(arguments.topic, changes, validate_only=arguments.dry_run)
+    elif arguments.loggers is not None:
+        admin.alter_loggers(arguments.loggers, changes, validate_only=arguments.dry_run)
     else:
         admin.alter_broker_configs(arguments.broker, changes, validate_only=arguments.dry_run)
     if arguments.json:
@@ -141,6 +151,8 @@ def _notes(entry: "ConfigEntry") -> str:
 def _entries(admin: "Admin", arguments: argparse.Namespace) -> "dict[str, ConfigEntry]":
     if arguments.topic is not None:
         return admin.describe_topic_configs(arguments.topic)
+    if arguments.loggers is not None:
+        return admin.describe_loggers(arguments.loggers)
     broker = arguments.broker
     if broker is None:  # what holds for all is told by any of them
         broker = admin.describe_cluster().brokers[0].id

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.cli._export import PARQUET, open_export
-from tidelog.cli._filters import message_filter
 from tidelog.cli._options import (
     add_client_options,
     add_topics,
@@ -33,6 +32,7 @@ from tidelog.cli._reading import (
     start_reading,
 )
 from tidelog.cli._times import parse_time
+from tidelog.client.filters import message_filter
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli._lag import Prober, Verdict, duration, forecast, trend
+from tidelog.cli._lag import Prober, duration, forecast, trend
 from tidelog.cli._options import add_actions, add_client_options, add_json, client_config
 from tidelog.cli._output import Report, print_json, print_json_line, print_table
 from tidelog.cli._times import parse_time
 from tidelog.errors import GroupIdNotFound, SettingsError
+from tidelog.lag import Verdict
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 HELP = "show, move and delete consumer groups"
 EXAMPLE = "example: tidelog group describe billing"
 
-_LATEST, _EARLIEST = -1, -2
+_LATEST = -1
 _HEADS = (
     "GROUP",
     "TOPIC",
@@ -282,24 +283,23 @@ def _targets(
     arguments: argparse.Namespace,
 ) -> dict[TopicPartition, int]:
     """Where each partition shall go on, within what there is."""
-    begins = _offsets(admin, wanted, _EARLIEST)
-    ends = _offsets(admin, wanted, _LATEST)
+    from tidelog.client.group_moves import Move, move_targets
+
     if arguments.to_time is not None:
-        found = _offsets(admin, wanted, parse_time(arguments.to_time, int(time.time() * 1000)))
-        return {tp: found[tp] if found[tp] >= 0 else ends[tp] for tp in wanted}
-    if arguments.shift_by is not None:
-        goals = {tp: committed[tp] + arguments.shift_by for tp in wanted if tp in committed}
+        move = Move(time_ms=parse_time(arguments.to_time, int(time.time() * 1000)))
+    elif arguments.shift_by is not None:
+        move = Move(shift_by=arguments.shift_by)
     elif arguments.to in ("start", "beginning"):
-        return begins
+        move = Move(to_start=True)
     elif arguments.to == "end":
-        return ends
+        move = Move(to_end=True)
     elif arguments.to.isdigit():
-        goals = dict.fromkeys(wanted, int(arguments.to))
+        move = Move(offset=int(arguments.to))
     else:
         raise SettingsError(
             f"--to {arguments.to}: write start, end or an offset; times go to --to-time"
         )
-    return {tp: min(max(goal, begins[tp]), ends[tp]) for tp, goal in goals.items()}
+    return admin.run(lambda core: move_targets(core, wanted, committed, move))
 
 
 def _offsets(

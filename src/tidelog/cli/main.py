@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import tidelog
 from tidelog import cli
-from tidelog.errors import SettingsError, StartError, TidelogError
+from tidelog.errors import SettingsError, StartError, TidelogError, UnknownTopicOrPartition
 
 FAILED = 1
 WRONG_USE = 2
@@ -139,7 +139,12 @@ def command_names() -> list[str]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, UnknownTopicOrPartition) and "tidelog topic" not in text:
+        text += (
+            "; `tidelog topic list` names those that there are, `tidelog topic create` makes one"
+        )
+    return text
 
 
 def _command(name: str) -> ModuleType:

@@ -10,12 +10,12 @@ Absent: mirroring both ways under one name (give a --prefix), and following topi
 import argparse
 import asyncio
 import json
-import logging
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING
 
+from tidelog.cli import _logs
 from tidelog.cli._options import pairs
 from tidelog.cli._times import parse_duration
 from tidelog.errors import StartError
@@ -28,7 +28,6 @@ EXAMPLE = """examples:
   tidelog mirror --from a:9092 --from b:9092 --to c:9092 --include 'orders|page.*' --exclude 'tmp.*'
   tidelog mirror --from live=a:9092 --to c:9092 --exactly-once --groups 'billing.*'"""
 
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 _CLEAR = "\r\x1b[K"
 
 
@@ -73,15 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often to print (a line that stays on a terminal, else 10s)",
     )
     add("--json", action="store_true", help="print JSON, a line each time")
-    levels = ["debug", "info", "warning", "error"]
-    add("--log-level", metavar="LEVEL", default="warning", choices=levels, help=", ".join(levels))
+    _logs.add_options(parser, "warning")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from tidelog.cli.registry import runner
     from tidelog.mirror import MirrorOptions
 
-    logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _logs.set_up(arguments)
     if arguments.audit:
         _require_avro()
     options = MirrorOptions(

@@ -6,7 +6,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tidelog.cli._export import open_export
-from tidelog.cli._filters import message_filter
 from tidelog.cli._options import add_client_options, add_topics, some_topics
 from tidelog.cli._progress import Progress
 from tidelog.cli._readable import readable
@@ -21,6 +20,7 @@ from tidelog.cli._reading import (
 )
 from tidelog.cli._times import parse_time
 from tidelog.cli.search import add_search_options, consumer_config
+from tidelog.client.filters import message_filter
 
 if TYPE_CHECKING:
     from tidelog.client.blocking_consumer import Consumer

@@ -7,13 +7,13 @@ another takes over.
 
 import argparse
 import asyncio
-import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from tidelog.cli import _logs
 from tidelog.cli._options import add_client_options, client_config
 from tidelog.errors import SettingsError, StartError
 
@@ -22,7 +22,6 @@ EXAMPLE = "example: tidelog registry --bootstrap 127.0.0.1:9092 --listen 127.0.0
 
 LISTEN = "127.0.0.1:8081"
 _HIGHEST_PORT = 65535
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--ready-file", metavar="FILE", help="written when requests are taken: the address")
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
-    levels = ["debug", "info", "warning", "error"]
-    add("--log-level", metavar="LEVEL", default="warning", choices=levels, help=", ".join(levels))
+    _logs.add_options(parser, "warning")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _logs.set_up(arguments)
     host, port = address("--listen", arguments.listen)
     advertise = address("--advertise", arguments.advertise) if arguments.advertise else None
     require_extra()

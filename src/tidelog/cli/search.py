@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.cli._export import open_export
-from tidelog.cli._filters import message_filter
 from tidelog.cli._options import add_client_options, add_topics, client_config, some_topics
 from tidelog.cli._progress import Progress
 from tidelog.cli._readable import readable
@@ -25,6 +24,7 @@ from tidelog.cli._reading import (
     start_reading,
 )
 from tidelog.cli._times import parse_time
+from tidelog.client.filters import message_filter
 
 if TYPE_CHECKING:
     from tidelog.client.blocking_consumer import Consumer

@@ -12,7 +12,7 @@ import logging
 import os
 import resource
 import signal
-import sys
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -22,10 +22,12 @@ from tidelog import kernel
 from tidelog.broker import properties
 from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
+from tidelog.cli import _logs
+from tidelog.cli._beside import add_options, companions, running_beside
 from tidelog.cli._options import BOOTSTRAP
 from tidelog.cli._ready import announce
-from tidelog.cli._registry_child import add_option, registry_beside
 from tidelog.errors import SettingsError, StartError
+from tidelog.network.listener import open_socket
 from tidelog.network.peer import Address
 
 HELP = "run a broker"
@@ -34,12 +36,14 @@ EXAMPLE = "example: tidelog serve --data ./data -X num.partitions=4"
 log = logging.getLogger(__name__)
 
 _FORCED = 130
+_OFF = "off"
+_METRICS_ABOVE = 312
+"""9404, the usual port of Kafka's exporter, less 9092; so brokers on consecutive ports do not meet."""
 _SLOW_STOP_SECONDS = 1.0
 _HIGHEST_PORT = 65535
 _MOST_BROKERS = 100
 _OPEN_FILES_MAX = 1 << 20
 _GC_THRESHOLDS = (50_000, 20, 50)
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,24 +74,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     # For the supervisor of several brokers: stop when standard input ends.
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
-    levels = ["debug", "info", "warning", "error"]
-    add("--log-level", metavar="LEVEL", default="info", choices=levels, help=", ".join(levels))
-    add_option(parser)
+    add(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="where /metrics, /healthz and /readyz are; `off` for nowhere "
+        "(127.0.0.1, and the broker's port plus 312: 9404 for 9092)",
+    )
+    _logs.add_options(parser, "info")
+    add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
-    logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    _logs.set_up(arguments, broker=settings.broker.broker_id)
     if arguments.brokers:
         from tidelog.cli._supervisor import Supervisor, plans
 
-        supervisor = Supervisor(plans(settings, arguments.brokers), arguments)
+        supervisor = Supervisor(plans(settings, arguments.brokers), arguments, settings)
         return asyncio.run(supervisor.run())
     _allow_open_files()
-    served = _serve(
-        settings, arguments.ready_file, arguments.registry, until_eof=arguments.until_eof
-    )
-    return _runner()(served)
+    return _runner()(_serve(settings, arguments))
 
 
 def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
@@ -114,6 +120,10 @@ def settings_from(arguments: argparse.Namespace) -> BrokerSettings:
         given["broker.id"] = str(arguments.broker_id)
     if arguments.metastore:
         given["metastore"] = arguments.metastore
+    if arguments.metrics and arguments.metrics != _OFF:
+        given["metrics.listener"] = arguments.metrics
+    if arguments.metrics == _OFF:
+        given.pop("metrics.listener", None)
     if arguments.advertise:
         scheme = given.get("listeners", "PLAINTEXT://").partition("://")[0]
         given["advertised.listeners"] = f"{scheme}://{arguments.advertise}"
@@ -137,12 +147,15 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
             "handed to the operating system: survives a crash of the broker; a power cut may lose the last seconds\n"
             "             (-X log.flush.interval.messages=1 syncs to the disk before it acknowledges)"
         )
+    pages = broker.monitoring.address
     lines = [
         f"tidelog is ready on {', '.join(map(str, broker.addresses))}"
         f" ({_seconds_since_exec():.2f} s, pid {os.getpid()}, {_resident_megabytes()} MB)",
         f"  data       {directories}",
         f"  an ack is  {meaning}",
     ]
+    if pages is not None:
+        lines.append(f"  metrics    http://{_reachable(pages)}/metrics")
     if not kernel.COMPILED:
         lines.append(
             "  slow       the kernel is not compiled; install a C compiler and reinstall tidelog"
@@ -163,14 +176,31 @@ def _reachable(address: Address) -> Address:
     return Address("localhost", address.port) if address.host in ("0.0.0.0", "::") else address
 
 
-async def _serve(
-    settings: BrokerSettings, ready_file: str | None, registry: str | None, *, until_eof: bool
-) -> int:
+def _metrics_socket(settings: BrokerSettings, wanted: str | None) -> socket.socket | None:
+    """Where nobody said where metrics are to be: beside the broker's own port, if that place is free."""
+    port = settings.listeners()[0].port
+    if wanted is not None or settings.monitoring.listener or not port:
+        return None
+    port += _METRICS_ABOVE
+    try:
+        if port > _HIGHEST_PORT:
+            raise OSError("there is no such port")
+        return open_socket("127.0.0.1", port, settings.network)
+    except OSError as error:
+        log.warning(
+            "metrics are not served: port %d: %s; choose another with --metrics HOST:PORT",
+            port,
+            error.strerror or error,
+        )
+        return None
+
+
+async def _serve(settings: BrokerSettings, arguments: argparse.Namespace) -> int:
     stopping = _stop_by_signal()
-    if until_eof:
+    if arguments.until_eof:
         _stop_by_eof(stopping)
     gc.disable()  # nothing made while starting is garbage
-    broker = Broker(settings)
+    broker = Broker(settings, metrics=_metrics_socket(settings, arguments.metrics))
     starting = asyncio.create_task(broker.start())
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
@@ -183,10 +213,11 @@ async def _serve(
     starting.result()
     _tune_garbage_collection()
     try:
-        if ready_file:
-            announce(Path(ready_file), broker.addresses)
+        if arguments.ready_file:
+            announce(Path(arguments.ready_file), broker.addresses)
         print(banner(broker, settings), flush=True)
-        async with registry_beside(registry, str(_reachable(broker.addresses[0]))):
+        bootstrap = str(_reachable(broker.addresses[0]))
+        async with running_beside(companions(arguments, bootstrap, settings)):
             await stopping.wait()
         slow = asyncio.get_running_loop().call_later(
             _SLOW_STOP_SECONDS, log.info, "stopping; once more to force it"

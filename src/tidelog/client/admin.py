@@ -62,9 +62,14 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tidelog.protocol.schema import Request, Response
 
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _BROKER_LOGGER = 2, 4, 8
 _SET, _DELETE = 0, 1
 _OWN = 1
 """The source of a setting that was given to the topic itself (ConfigEntry.ConfigSource)."""
@@ -206,6 +211,12 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         """What the metadata say of these topics."""
         names = list(topics)
         answer = await self._cluster.retrying(lambda: self._cluster.refresh(names))
+        if any(each.error_code == UnknownTopicOrPartition.code for each in answer.topics):
+            # It may have been made a moment ago, and the controller knows of it first.
+            wanted = [MetadataRequestTopic(name=name) for name in names]
+            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+            known = await self._cluster.retrying(lambda: self._cluster.ask_controller(request))
+            answer = cast(MetadataResponse, known)
         found: dict[str, TopicDescription] = {}
         for each in answer.topics:
             _raise(each.error_code, f"topic {each.name!r}", None)
@@ -245,6 +256,16 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         """Set settings of a broker, or with None of all brokers."""
         name = "" if broker is None else str(broker)
         await self._alter_configs(_BROKER, name, changes, validate_only)
+
+    async def describe_loggers(self, broker: int) -> dict[str, ConfigEntry]:
+        """The level of each logger of a broker, in Kafka's words: DEBUG, INFO, WARN, ERROR, FATAL."""
+        return await self._describe_configs(_BROKER_LOGGER, str(broker))
+
+    async def alter_loggers(
+        self, broker: int, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set levels of a broker's loggers, until it is restarted; None lets one have that of the one above it."""
+        await self._alter_configs(_BROKER_LOGGER, str(broker), changes, validate_only)
 
     # Records and the cluster.
 
@@ -359,7 +380,7 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         """A broker's own settings are asked from that broker, the rest from anybody."""
 
         async def ask() -> Response:
-            if kind != _BROKER or not name:
+            if kind == _TOPIC or not name:
                 return await self._cluster.ask_any(request)
             if int(name) not in self._cluster.nodes:
                 await self._cluster.refresh([])
@@ -387,6 +408,8 @@ class Admin(Blocking[AsyncAdmin]):
     describe_broker_configs = blocking(AsyncAdmin.describe_broker_configs)
     alter_topic_configs = blocking(AsyncAdmin.alter_topic_configs)
     alter_broker_configs = blocking(AsyncAdmin.alter_broker_configs)
+    describe_loggers = blocking(AsyncAdmin.describe_loggers)
+    alter_loggers = blocking(AsyncAdmin.alter_loggers)
     delete_records = blocking(AsyncAdmin.delete_records)
     list_offsets = blocking(AsyncAdmin.list_offsets)
     watermarks = blocking(AsyncAdmin.watermarks)

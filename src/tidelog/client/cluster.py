@@ -9,13 +9,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from tidelog.client.connection import Connection
 from tidelog.client.metrics import Metrics
 from tidelog.client.security import ClientSecurity
 from tidelog.client.settings import ClientSettings
+from tidelog.client.silence import Silence
 from tidelog.errors import (
     CoordinatorNotAvailable,
     InvalidTopicException,
@@ -103,6 +104,7 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._silence = Silence(self)
         self._coordinators: dict[tuple[str, str], int] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
 
@@ -115,6 +117,7 @@ class Cluster:
         if task is None:
             task = asyncio.ensure_future(self._refresh(key))
             self._refreshing[key] = task
+            task.add_done_callback(_see)
             task.add_done_callback(lambda _: self._refreshing.pop(key, None))
         return await asyncio.shield(task)
 
@@ -234,6 +237,7 @@ class Cluster:
         if task is None:
             task = asyncio.ensure_future(self._open(key))
             self._opening[key] = task
+            task.add_done_callback(_see)
             task.add_done_callback(lambda _: self._opening.pop(key, None))
         return await asyncio.shield(task)
 
@@ -251,6 +255,39 @@ class Cluster:
             found.close_when_idle()
             return None
         return found
+
+    def node_of(self, connection: Connection) -> int | None:
+        """Which broker this is a connection to; a negative number for an address that was never named in the metadata."""
+        found = (key[0] for key, each in self._connections.items() if each is connection)
+        return next(found, None)
+
+    def is_silent(self, node: int) -> bool:
+        """Whether the broker leaves a request without an answer."""
+        return any(each.is_silent for key, each in self._connections.items() if key[0] == node)
+
+    def close_node(self, node: int, why: str) -> None:
+        """Close all connections to the broker: what waits there is tried again."""
+        for key in [each for each in self._connections if each[0] == node]:
+            self._connections.pop(key).close(why)
+
+    def note_brokers(self, answer: MetadataResponse) -> None:
+        """These are the brokers that there are."""
+        self.nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        self.racks = {each.node_id: each.rack for each in answer.brokers}
+        self.controller = answer.controller_id
+        self.cluster_id = answer.cluster_id
+        # A connection to a bootstrap address is one to whichever of them has that address.
+        addresses = {f"{host}:{port}": node for node, (host, port) in self.nodes.items()}
+        for key in [each for each in self._connections if each[0] < 0]:
+            node = addresses.get(self._connections[key].address)
+            if node is not None:
+                self._keep((node, MAIN), self._connections.pop(key))
+
+    def _keep(self, key: tuple[int, str], connection: Connection) -> None:
+        before = self._connections.get(key)
+        if before is not None:
+            before.close_when_idle()
+        self._connections[key] = connection
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_s: float | None = None
@@ -287,6 +324,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections, and give up those that are being opened."""
+        await self._silence.close()
         tasks = [*self._opening.values(), *self._refreshing.values()]
         for task in tasks:
             task.cancel()
@@ -304,7 +342,7 @@ class Cluster:
         if key[0] not in self.nodes:
             raise NetworkException(f"broker {key[0]} is not in the metadata")
         connection = await self._dial(*self.nodes[key[0]])
-        self._connections[key] = connection
+        self._keep(key, connection)
         return connection
 
     async def _dial(self, host: str, port: int) -> Connection:
@@ -315,15 +353,16 @@ class Cluster:
             timeout_s=self.settings.connection_setup_timeout_ms / 1000,
             metrics=self.metrics,
             security=self._security,
+            on_silence=self._silence.noticed,
         )
 
     async def _any_connection(self) -> Connection:
         """A connection that is open, else one to a broker that is known, else to a bootstrap address."""
         for key in list(self._connections):
             connection = self._usable(key)
-            if connection is not None and key[1] == MAIN:
+            if connection is not None and key[1] == MAIN and not self.is_silent(key[0]):
                 return connection
-        for node in random.sample(list(self.nodes), len(self.nodes)):
+        for node in sorted(random.sample(list(self.nodes), len(self.nodes)), key=self.is_silent):
             try:
                 return await self.connection(node)
             except NetworkException:
@@ -355,10 +394,7 @@ class Cluster:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=self.auto_create)
         answer = cast(MetadataResponse, await self.ask_any(request))
-        self.nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
-        self.racks = {each.node_id: each.rack for each in answer.brokers}
-        self.controller = answer.controller_id
-        self.cluster_id = answer.cluster_id
+        self.note_brokers(answer)
         for topic in answer.topics:
             if topic.name and topic.error_code in (0, LeaderNotAvailable.code):
                 self.topics[topic.name] = _info(topic)
@@ -383,6 +419,12 @@ def note_coordinator_error(cluster: Cluster, key: str, code: int, kind: str = GR
     """Forget the coordinator if the code says that it is another broker."""
     if code in (NotCoordinator.code, CoordinatorNotAvailable.code):
         cluster.forget_coordinator(key, kind)
+
+
+def _see(task: asyncio.Task[Any]) -> None:
+    """Those who asked may all have been cancelled: then nobody is left to hear why it failed."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _info(topic: MetadataResponseTopic) -> TopicInfo:

@@ -15,6 +15,7 @@ import asyncio
 import os
 import re
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct as Packer
 from typing import TYPE_CHECKING, cast
@@ -43,6 +44,8 @@ _LENGTH = Packer(">i")
 _LARGEST_ANSWER = 1 << 30
 _FRESH_SHARE = 0.85
 """Of a login's time; after it the connection is replaced, before the broker closes it."""
+SILENCE_S = 2.0
+"""A request that waits from one look to the next is a reason to ask others how this broker is."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 AT_MOST = {0: 12, 8: 9, 9: 9}
@@ -52,8 +55,19 @@ AT_MOST = {0: 12, 8: 9, 9: 9}
 class Connection(asyncio.BufferedProtocol):
     """A socket on the running loop; not thread-safe."""
 
-    def __init__(self, address: str, client_id: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str,
+        metrics: Metrics,
+        on_silence: "Callable[[Connection], None] | None" = None,
+    ) -> None:
         self.address = address
+        self._on_silence = on_silence
+        self.is_silent = False
+        """Whether a request has been waiting for long, and nothing was heard since."""
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._oldest_seen = -1
         self._metrics = metrics
         self._client_id = client_id
         self._versions: dict[int, tuple[int, int]] = {}
@@ -84,8 +98,12 @@ class Connection(asyncio.BufferedProtocol):
         timeout_s: float,
         metrics: Metrics | None = None,
         security: "ClientSecurity | None" = None,
+        on_silence: "Callable[[Connection], None] | None" = None,
     ) -> "Connection":
-        """Connect and learn what the broker speaks; NetworkException says why it cannot be."""
+        """Connect and learn what the broker speaks; NetworkException says why it cannot be.
+
+        `on_silence` is called now and then while a request waits for more than about SILENCE_S.
+        """
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         measured = metrics or Metrics()
@@ -93,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address, client_id, measured), host, port, ssl=context
+                    lambda: cls(address, client_id, measured, on_silence), host, port, ssl=context
                 )
         except TimeoutError:
             raise NetworkException(
@@ -167,6 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting[correlation_id] = (request.response, version, future, metrics.clock())
         timer = loop.call_later(timeout_s, self._time_out, type(request).__name__, timeout_s)
         future.add_done_callback(lambda _: timer.cancel())
+        if self._silence_timer is None and self._on_silence is not None:
+            self._listen()
         assert self._transport is not None
         frame = encode_request(request, version, correlation_id, self._client_id)
         metrics.request_size.record(len(frame))
@@ -192,9 +212,9 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 await self._writable.wait()
 
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
         """Close; requests that wait fail with NetworkException."""
-        self._fail(NetworkException(f"the connection to {self.address} was closed"))
+        self._fail(NetworkException(why or f"the connection to {self.address} was closed"))
 
     # What the transport calls.
 
@@ -257,6 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is None:
             self._fail(NetworkException(f"{self.address} answered what nobody had asked"))
             return
+        self.is_silent = False
         cls, version, future, asked_at = waiting
         self._metrics.request_latency.record((self._metrics.clock() - asked_at) * 1000)
         self._metrics.incoming_bytes.record(len(frame))
@@ -271,6 +292,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._retired and not self._waiting:
             self.close()
 
+    def _listen(self) -> None:
+        """Look again after a while whether the request that has waited longest still does."""
+        self._oldest_seen = next(iter(self._waiting))
+        loop = asyncio.get_running_loop()
+        self._silence_timer = loop.call_later(SILENCE_S, self._listened)
+
+    def _listened(self) -> None:
+        self._silence_timer = None
+        if not self._waiting or self._on_silence is None:
+            return
+        self.is_silent = next(iter(self._waiting)) == self._oldest_seen
+        self._listen()
+        if self.is_silent:
+            self._on_silence(self)
+
     def _time_out(self, name: str, timeout_s: float) -> None:
         self._fail(
             RequestTimedOut(f"{self.address} did not answer a {name} within {timeout_s:g} s")
@@ -282,6 +318,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.abort()
                 self._metrics.connections_lost.record(1)
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
         waiting, self._waiting = self._waiting, {}
         self._writable.set()
         for _, _, future, _ in waiting.values():

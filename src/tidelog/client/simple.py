@@ -18,6 +18,7 @@ from tidelog.client.settings import ConsumerSettings, load
 from tidelog.errors import KafkaError, OffsetOutOfRange, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.fetch import FetchResponse
+from tidelog.records.batch import iterate_batches
 
 
 class AsyncSimpleConsumer(Closing):
@@ -31,7 +32,11 @@ class AsyncSimpleConsumer(Closing):
         self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576
     ) -> list[Message]:
         """The messages from `offset` on, about `max_bytes` of them but one batch at least; waits for the first a moment."""
-        return decode_chunk(await self.fetch_chunk(topic, partition, offset, max_bytes))
+        while True:
+            chunk = await self.fetch_chunk(topic, partition, offset, max_bytes)
+            messages, offset = _read(chunk)
+            if messages or offset == chunk.fetch_offset:
+                return messages
 
     async def fetch_chunk(self, topic: str, partition: int, offset: int, max_bytes: int) -> Chunk:
         """The same, not decoded."""
@@ -85,11 +90,21 @@ class SimpleConsumer(Blocking[AsyncSimpleConsumer]):
         self, topic: str, partition: int, offset: int, max_bytes: int = 1_048_576
     ) -> list[Message]:
         """The messages from `offset` on, about `max_bytes` of them but one batch at least; waits for the first a moment."""
-        return decode_chunk(
-            self._thread.run(self._core.fetch_chunk(topic, partition, offset, max_bytes))
-        )
+        while True:
+            chunk = self._thread.run(self._core.fetch_chunk(topic, partition, offset, max_bytes))
+            messages, offset = _read(chunk)
+            if messages or offset == chunk.fetch_offset:
+                return messages
 
     offsets_before = blocking(AsyncSimpleConsumer.offsets_before)
+
+
+def _read(chunk: Chunk) -> tuple[list[Message], int]:
+    """The messages, and where the next chunk begins: one may hold nothing but what was aborted, and markers."""
+    end = chunk.fetch_offset
+    for _, header in iterate_batches(chunk.records):
+        end = max(end, header.last_offset + 1)
+    return decode_chunk(chunk), end
 
 
 def _only(cluster: Cluster, answer: FetchResponse, tp: TopicPartition, offset: int) -> Chunk:

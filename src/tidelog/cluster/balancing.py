@@ -33,7 +33,8 @@ def spread(
             chosen = _emptiest(plan[where], held, racks)
             plan[where].append(chosen)
             held[chosen].add(where)
-    _even_out(plan, held, racks)
+    while _even_out(plan, held, racks):
+        pass  # what was moved may have made room for moves that racks did not allow before
     _share_leadership(plan, held)
     return {where: tuple(replicas) for where, replicas in plan.items()}
 
@@ -56,8 +57,12 @@ def _even_out(
     plan: Mapping[TopicPartition, list[int]],
     held: Mapping[int, set[TopicPartition]],
     racks: Mapping[int, str | None],
-) -> None:
-    """Move replicas from those who hold the most to those who hold the least, until that brings nothing."""
+) -> bool:
+    """Move replicas from those who hold the most to those who hold the least; whether any was moved.
+
+    Each move makes the difference between two brokers smaller, so there is an end to it.
+    """
+    moved = False
     queues: dict[tuple[int, int], Iterator[TopicPartition]] = {}
     stuck: set[tuple[int, int]] = set()
     while True:
@@ -69,7 +74,7 @@ def _even_out(
         ]
         difference, fullest, emptiest = max(pairs, default=(0, -1, -1))
         if difference <= 1:
-            return
+            return moved
         pair = (fullest, emptiest)
         if pair not in queues:
             queues[pair] = iter(sorted(held[fullest]))
@@ -90,6 +95,7 @@ def _even_out(
         replicas[replicas.index(fullest)] = emptiest
         held[fullest].discard(where)
         held[emptiest].add(where)
+        moved = True
 
 
 def _keeps_racks(
@@ -102,15 +108,22 @@ def _keeps_racks(
 def _share_leadership(
     plan: Mapping[TopicPartition, list[int]], held: Mapping[int, set[TopicPartition]]
 ) -> None:
-    """Let another replica come first where a broker would lead more than its share."""
+    """Let another replica come first where a broker would lead more than its share, until that brings nothing.
+
+    Each change lowers the sum of the squares of what brokers lead, so there is an end; a plan of a plan changes nothing.
+    """
     led = dict.fromkeys(held, 0)
     for replicas in plan.values():
         led[replicas[0]] += 1
-    for where in sorted(plan):
-        replicas = plan[where]
-        best = min(replicas, key=lambda each: (led[each], each))
-        if led[replicas[0]] - led[best] > 1:
-            led[replicas[0]] -= 1
-            led[best] += 1
-            replicas.remove(best)
-            replicas.insert(0, best)
+    changed = True
+    while changed:
+        changed = False
+        for where in sorted(plan):
+            replicas = plan[where]
+            best = min(replicas, key=lambda each: (led[each], each))
+            if led[replicas[0]] - led[best] > 1:
+                led[replicas[0]] -= 1
+                led[best] += 1
+                replicas.remove(best)
+                replicas.insert(0, best)
+                changed = True

@@ -21,6 +21,9 @@ class Commits:
     def __bool__(self) -> bool:
         return bool(self._waiters)
 
+    def __len__(self) -> int:
+        return len(self._waiters)
+
     def then(self, last_offset: int, then: Then) -> None:
         """Call `then` when `last_offset` is below the end that `release` tells of."""
         self._waiters.append((last_offset, then))

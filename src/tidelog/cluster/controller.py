@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.cluster import elections, isr, metadata, reassignment, registration, topics
+from tidelog.cluster.election_news import Elections, elected, tell
 from tidelog.cluster.eligible import MinInSync, with_eligible
 from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
@@ -56,13 +57,15 @@ class Controller:
         tail: Tail,
         epoch: int,
         rules: Callable[[], Rules],
+        elections: Elections | None = None,
     ) -> None:
-        """`rules` are asked for at every use, because settings change."""
+        """`rules` are asked for at every use, because settings change; `elections` outlive this controller."""
         self._metastore = metastore
         self._tail = tail
         self._view = Tail(metastore, tail.image)
         """What is decided on.  The broker's own tail makes logs before it shows them: nobody may wait for that."""
         self._rules = rules
+        self._elections = elections or Elections()
         self._one_at_a_time = asyncio.Lock()
         self.epoch = epoch
         self.resigned = False
@@ -105,11 +108,13 @@ class Controller:
     async def _decide(self, decide: Decision[T]) -> T:
         if self.resigned:
             raise NotController
+        begun = asyncio.get_running_loop().time()
         try:
             image = await self._view.catch_up()
             records, outcome = decide(image)
             if records:
                 await self._append(with_eligible(image, records, self._min_in_sync(image)))
+                self._note_elections(image, records, begun)
         except Fenced as error:
             self.resign()
             raise NotController(str(error)) from error
@@ -288,6 +293,15 @@ class Controller:
                 await self.save_snapshot()
             except MetastoreError as error:  # what was decided is in the log all the same
                 log.warning("the metadata log could not be cut: %s", error)
+
+    def _note_elections(self, before: Image, records: Sequence[Record], begun: float) -> None:
+        found = list(elected(before, self.image, records))
+        if not found:
+            return
+        seconds = asyncio.get_running_loop().time() - begun
+        self._elections.times.add(seconds, len(found))
+        self._elections.unclean += sum(each.unclean for each in found)
+        tell(found)
 
     def _min_in_sync(self, image: Image) -> MinInSync:
         rules = self._rules()

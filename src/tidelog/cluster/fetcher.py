@@ -66,7 +66,7 @@ _Known = tuple[int, int, int, int]
 class _Followed:
     """A partition that is followed, in one epoch of its leader."""
 
-    __slots__ = ("behind", "failures", "leader_epoch", "partition", "rests_until")
+    __slots__ = ("behind", "failures", "lag", "leader_epoch", "partition", "rests_until")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -75,6 +75,8 @@ class _Followed:
         self.rests_until = 0.0
         self.behind = True
         """Lacks committed records, as far as is known: only then it is throttled."""
+        self.lag = 0
+        """How many committed records it lacked at the leader's last answer."""
 
     @property
     def key(self) -> _Key:
@@ -117,12 +119,21 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last request failed."""
+        return self._failures > 0
+
     def follow(self, partition: Partition) -> None:
         followed = _Followed(partition)
         self._followed[followed.key] = followed
         self._moved[followed.key] = None
         self._changed.set()
         self._interrupt()
+
+    def lags(self) -> list[tuple[Partition, int]]:
+        """Of every partition that is followed, how many committed records it lacks."""
+        return [(each.partition, each.lag) for each in self._followed.values()]
 
     def leave(self, key: _Key) -> None:
         self._followed.pop(key, None)
@@ -328,7 +339,8 @@ class Fetcher:
             else:
                 records = data.records or b""
                 partition.append_from_leader(records, data.high_watermark, data.log_start_offset)
-                followed.behind = log.log_end_offset < data.high_watermark
+                followed.lag = max(data.high_watermark - log.log_end_offset, 0)
+                followed.behind = followed.lag > 0
                 if records and self._shared.is_throttled(partition):
                     self._shared.throttle.note(len(records))
                 if records and log.flush_due():
@@ -450,6 +462,15 @@ class Fetchers:
         fetcher = self._places.pop(key, None)
         if fetcher is not None:
             fetcher.leave(key)
+
+    def lags(self) -> list[tuple[Partition, int]]:
+        """Of every partition that is followed, how many committed records it lacks."""
+        return [lag for fetcher in self._fetchers.values() for lag in fetcher.lags()]
+
+    @property
+    def failing(self) -> int:
+        """How many leaders cannot be fetched from at the moment."""
+        return sum(fetcher.is_failing for fetcher in self._fetchers.values())
 
     async def stop(self) -> None:
         tasks = [each.task for each in self._fetchers.values() if each.task is not None]

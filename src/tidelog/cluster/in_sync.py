@@ -65,14 +65,41 @@ class InSync:
         clock: Clock,
         random: Random,
         max_lag_ms: Callable[[], int],
+        is_live: Callable[[int], bool] = lambda _: True,
     ) -> None:
+        """`is_live` tells a broker that lags from one that is gone."""
         self._partitions = partitions
         self._alter = alter
         self._clock = clock
         self._random = random
         self._max_lag_ms = max_lag_ms
+        self._is_live = is_live
+        self.shrinks = 0
+        self.expands = 0
+        """Of the ISRs of partitions that are led here."""
         self._due: dict[Partition, None] = {}
         self._woken = asyncio.Event()
+
+    def changed(
+        self, partition: Partition, before: tuple[int, ...], after: tuple[int, ...]
+    ) -> None:
+        """The controller has settled an ISR: one line, with the reason."""
+        left = [each for each in before if each not in after]
+        joined = [each for each in after if each not in before]
+        self.shrinks += bool(left)
+        self.expands += bool(joined)
+        reasons = [f"broker {each} {self._why_left(each)}" for each in left]
+        reasons += [f"broker {each} has caught up" for each in joined]
+        _log.log(
+            logging.WARNING if left else logging.INFO,
+            "%s: in-sync replicas %s are now %s: %s",
+            partition.topic_partition, list(before), list(after), ", ".join(reasons),
+        )  # fmt: skip
+
+    def _why_left(self, broker_id: int) -> str:
+        if self._is_live(broker_id):
+            return f"has lagged for more than replica.lag.time.max.ms={self._max_lag_ms()}"
+        return "is gone or stopping"
 
     def propose(self, partition: Partition) -> None:
         """Send the partition's proposal."""
@@ -140,7 +167,6 @@ class InSync:
         where = partition.topic_partition
         if isinstance(outcome, PartitionState):
             partition.settle_isr(outcome)
-            _log.info("%s: in-sync replicas are %s", where, list(outcome.isr))
             return True
         if isinstance(outcome, _REFUSED):
             _log.info("%s: %s were refused: %s", where, list(proposal.isr), outcome)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tidelog.cluster.image import Image, PartitionState, changed
+from tidelog.cluster.elections import best_leader
+from tidelog.cluster.image import NO_LEADER, Image, PartitionState, changed
 from tidelog.cluster.metadata import PartitionChangeRecord
 from tidelog.cluster.reassignment import completed
 from tidelog.errors import (
@@ -22,7 +23,7 @@ from tidelog.errors import (
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader wants its in-sync replicas to be."""
+    """What a leader wants its in-sync replicas to be; without itself it wants to lead no longer."""
 
     topic_id: UUID
     index: int
@@ -75,10 +76,29 @@ def _altered(
         return None, state  # asked again, because the first answer was lost
     if change.partition_epoch < state.partition_epoch:
         raise InvalidUpdateVersion
+    if change.isr and broker_id not in change.isr:
+        return _resigned(image, state, change)
     _check_members(image, state, broker_id, change)
     wanted = tuple(each for each in state.replicas if each in change.isr)
     record = PartitionChangeRecord(change.topic_id, change.index, isr=wanted)
     record = completed(replace(state, isr=wanted), record, image.live_brokers)
+    return record, changed(state, record)
+
+
+def _resigned(
+    image: Image, state: PartitionState, change: IsrChange
+) -> tuple[PartitionChangeRecord, PartitionState]:
+    """A leader whose disk refuses it leaves the ISR: another of those that are in it leads."""
+    if not set(change.isr) < set(state.isr):
+        raise InvalidRequest(f"{list(change.isr)} is not a part of the ISR {list(state.isr)}")
+    wanted = tuple(each for each in state.isr if each in change.isr)
+    leader = best_leader(replace(state, isr=wanted), image.live_brokers)
+    if leader == NO_LEADER:
+        raise IneligibleReplica("none of the other replicas in sync is live")
+    # What is on that disk cannot be counted on: it must not come to lead for having been in sync.
+    record = PartitionChangeRecord(
+        change.topic_id, change.index, leader=leader, isr=wanted, eligible=state.eligible
+    )
     return record, changed(state, record)
 
 

@@ -1,6 +1,6 @@
 """This broker among the others: its session with the metastore, and who the controller is.
 
-    members = Membership(metastore, broker_id, timeout_ms=9000, elected=make_controller)
+    members = Membership(metastore, broker_id, timeout_ms=9000, elected=make_controller, clock=clock)
     await members.join()                     # a session, and a controller: this broker or another
     run(members.watch()); every(2000, members.heartbeat)
     members.controller                       # who it is, None while nobody is
@@ -16,6 +16,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+from tidelog.clock import Clock
 from tidelog.cluster.controller import Controller
 from tidelog.cluster.registration import incarnation_of
 from tidelog.errors import KafkaError, RequestTimedOut
@@ -37,12 +38,15 @@ class Membership:
         *,
         timeout_ms: int,
         elected: Callable[[int], Controller],
+        clock: Clock,
     ) -> None:
         """`elected` makes the controller for an epoch that this broker has won."""
         self._metastore = metastore
         self._timeout_ms = timeout_ms
         self._elected = elected
+        self._clock = clock
         self._session: Session | None = None
+        self._told_of_silence = False
         self._opening = asyncio.Lock()
         self._changed = asyncio.Event()
         self._level = logging.DEBUG
@@ -74,10 +78,18 @@ class Membership:
         assert session is not None
         try:
             await self._metastore.heartbeat(session)
+            self._told_of_silence = False
         except SessionLost:
             await self._try_to_reopen(session)
         except MetastoreError as error:  # whoever follows the metadata log tells of it
             log.debug("no sign of life could be given: %s", error)
+            over = self._clock.monotonic() >= self._metastore.session_deadline(session)
+            if over and not self._told_of_silence:
+                self._told_of_silence = True
+                log.warning(
+                    "the metastore has had no sign of life from this broker for %g s: to the others it may be gone",
+                    session.timeout_ms / 1000,
+                )
 
     async def watch(self) -> None:
         """Stand for election, and as the controller watch over the brokers, until cancelled."""

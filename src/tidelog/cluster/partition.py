@@ -25,6 +25,7 @@ from tidelog.cluster.commits import Commits, Then
 from tidelog.cluster.image import PartitionState
 from tidelog.cluster.replica import UNKNOWN_EPOCH, Followers
 from tidelog.cluster.surroundings import Surroundings, Watcher
+from tidelog.cluster.traffic import Traffic
 from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -61,6 +62,7 @@ class Partition:
     __slots__ = (
         "_commits",
         "_config",
+        "_counted",
         "_deletions",
         "_flush",
         "_flusher",
@@ -81,6 +83,7 @@ class Partition:
         "replica_watchers",
         "topic",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -94,12 +97,17 @@ class Partition:
         *,
         flusher: Flusher,
         surroundings: Surroundings | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """With a leader epoch this broker leads the partition, alone; else it is told later what it is."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
+        self.traffic = Traffic() if traffic is None else traffic
+        """Of the topic; shared with its other partitions."""
+        self._counted = log.log_end_offset, log.appended_bytes
+        """Up to where what was written is part of `traffic`, while this broker leads."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = UNKNOWN_EPOCH
         """Of the last state that was taken over.  Invariant: never goes back."""
@@ -168,6 +176,8 @@ class Partition:
         assert surroundings is not None
         assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
         afresh = self.not_leading is not None
+        if afresh:
+            self._counted = log.log_end_offset, log.appended_bytes
         if afresh or state.leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self._own_end = log.log_end_offset
         self.leader, self.leader_epoch = surroundings.broker_id, state.leader_epoch
@@ -180,7 +190,10 @@ class Partition:
                     surroundings.broker_id, surroundings.max_lag_ms, surroundings.eligible
                 )
             now_ms, start = surroundings.now_ms(), self.epoch_start_offset
+            before = followers.isr
             followers.assign(state, now_ms, log.log_end_offset, start, afresh=afresh)
+            if not afresh:
+                self._isr_settled(before, followers.isr)
             self._tell_followers()
         else:
             if self.followers is not None:
@@ -208,7 +221,16 @@ class Partition:
         self.gone = error
         self._resign(error)
 
+    def count_in(self) -> None:
+        """Add what was written since the last time to `traffic`: a log knows how much it has grown, an append need not say so."""
+        if self.not_leading is None:
+            log, (offset, size) = self.log, self._counted
+            self._counted = log.log_end_offset, log.appended_bytes
+            self.traffic.messages_in += self._counted[0] - offset
+            self.traffic.bytes_in += self._counted[1] - size
+
     def _resign(self, error: KafkaError) -> None:
+        self.count_in()
         self.not_leading = error
         self.followers = None
         self._fail_commits(error)
@@ -231,9 +253,15 @@ class Partition:
         ):
             return
         self.partition_epoch = state.partition_epoch
+        before = followers.isr
         followers.settle(state.isr, state.partition_epoch)
+        self._isr_settled(before, followers.isr)
         self._tell_followers()
         self.maybe_advance()
+
+    def _isr_settled(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        if before and set(before) != set(after) and self._surroundings is not None:
+            self._surroundings.isr_changed(self, before, after)
 
     # ------------------------------------------------------------------ writing
 
@@ -331,6 +359,11 @@ class Partition:
         """The first offset that any replica on a live broker still has."""
         own = self.log.log_start_offset
         return own if self.followers is None else self.followers.low_watermark(own)
+
+    @property
+    def waiting_produces(self) -> int:
+        """How many answers to producers wait here for a commit or a flush."""
+        return len(self._commits) + len(self._flushes)
 
     @property
     def is_flushing(self) -> bool:
@@ -451,7 +484,7 @@ class Partition:
             self.maybe_advance()  # one who was about to join may have been given up
             return False
         followers.propose(tuple(each for each in followers.isr if each not in lagging))
-        _log.info("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
+        _log.debug("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
         surroundings.propose(self)
         return True
 
@@ -472,6 +505,7 @@ class Partition:
         if len(batches):
             self._unseen_bytes += len(batches)
             log.append_as_follower(batches)
+            self.traffic.replication_bytes_in += len(batches)
         committed = min(high_watermark, log.log_end_offset)
         if committed > log.high_watermark:
             self._advance(committed)

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from tidelog.cluster.image import Image
 from tidelog.cluster.partition import Partition
+from tidelog.cluster.traffic import TopicsTraffic
 from tidelog.errors import (
     KafkaError,
     KafkaStorageError,
@@ -21,6 +22,8 @@ class Partitions:
     def __init__(self, image: Callable[[], Image] | None = None) -> None:
         """`image` tells a partition that is elsewhere from one that is nowhere."""
         self._image = image
+        self.traffic = TopicsTraffic()
+        """What goes through them."""
         self._by_name: dict[tuple[str, int], Partition] = {}
         """Led here; so the next two."""
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -74,6 +77,7 @@ class Partitions:
         self._held[topic_id] -= 1
         if not self._held[topic_id]:
             del self._held[topic_id], self._known_ids[topic_id]
+            self.traffic.forget(topic)
 
     def set_offline(self, topic: str, index: int, error: KafkaError | None = None) -> None:
         """The disk of this partition failed: it answers `KafkaStorageError` from now on."""
@@ -106,6 +110,11 @@ class Partitions:
 
     def all_hosted(self) -> list[Partition]:
         return list(self._hosted.values())
+
+    @property
+    def offline_count(self) -> int:
+        """How many replicas are here whose disk failed."""
+        return len(self._offline)
 
     def by_place(self, place: bytes) -> Partition | None:
         """The partition that a flexible Produce request names with these bytes (`kernel.runs`)."""

@@ -42,3 +42,5 @@ class Surroundings:
     """The partition has a proposal for the controller."""
     truncated: Callable[[Log, int], None]
     """The log was cut back to an offset."""
+    isr_changed: "Callable[[Partition, tuple[int, ...], tuple[int, ...]], None]" = lambda *_: None
+    """The in-sync replicas of a partition that is led here were these, and are those."""

@@ -36,6 +36,10 @@ class Tail:
         self._listeners: list[Listener] = []
         self._applying = asyncio.Lock()
         self.image = image or Image()
+        self.is_away = False
+        """Whether the metastore cannot be reached."""
+        self.log_end = 0
+        """How far the log is known to go."""
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -73,20 +77,20 @@ class Tail:
 
     async def run(self) -> None:
         """Catch up whenever the log grows, until cancelled."""
-        away = False
         while True:
             try:
                 tick = await self._metastore.tick()
-                if away:
+                self.log_end = tick.log_end
+                if self.is_away:
                     log.warning("the metastore is back")
-                    away = False
+                    self.is_away = False
                 if tick.log_end > self.image.number:
                     await self.catch_up()
                 else:
                     await self._metastore.wait(tick)
             except MetastoreError as error:
-                if not away:
-                    away = True
+                if not self.is_away:
+                    self.is_away = True
                     log.warning(
                         "the metastore is away: %s; this broker goes on serving what it leads",
                         error,

@@ -3,16 +3,16 @@
 The usual frame of such a run, with the client id and the name of the topic as they are:
 
     size | key 0 | version 9-12 | correlation id | client id | no tags |
-    no transactional id | acks -1 or 1 | timeout | 1 topic | name | 1 partition | index | one batch | no tags, three times
+    no transactional id | acks -1, 0 or 1 | timeout | 1 topic | name | 1 partition | index | one batch | no tags, three times
 
-A frame that differs in anything, or whose batch has a producer id, an attribute beside its codec or any fault, ends the
-run: the decoder of `requests` and the checks of `batches` say what is wrong with it, if anything is.
+A frame that differs in anything, or whose batch has an attribute beside its codec or any fault, ends the run: the decoder
+of `requests` and the checks of `batches` say what is wrong with it, if anything is.
 """
 
 import tidelog.kernel.primitives as primitives
 from tidelog.kernel.primitives import Buffer
 
-SmallProduce = tuple[bytes, int, int, int, int, int, int]
+SmallProduce = tuple[bytes, int, int, int, int, int, int, int]
 
 _LEAST_FRAME_BYTES = 4 + 10 + 1 + 1 + 6 + 1 + 2 + 1 + 4 + 1 + 61 + 3
 _LEAST_RECORD_BYTES = 7
@@ -22,9 +22,9 @@ _ZSTD = 4
 def scan_produces(buf: Buffer, pos: int, end: int, largest: int) -> tuple[list[SmallProduce], int]:
     """The run of frames of at most `largest` bytes that begins at `pos`, and where it stops.
 
-    A frame is told as (place, correlation id, acks, start, stop, records, max timestamp): its batch lies from `start`
-    to `stop`, and `place` is the name of the topic with its length, the count of one partition and the index, in the
-    bytes in which an answer repeats them.
+    A frame is told as (place, correlation id, acks, start, stop, records, max timestamp, producer id): its batch lies from
+    `start` to `stop`, and `place` is the name of the topic with its length, the count of one partition and the index, in
+    the bytes in which an answer repeats them.
     """
     view = primitives.view(buf)
     data = primitives.start(view)
@@ -48,7 +48,7 @@ def scan_produces(buf: Buffer, pos: int, end: int, largest: int) -> tuple[list[S
         if at + 10 > stop or data[at] != 0 or data[at + 1] != 0 or data[at + 8] != 2:
             break
         acks = primitives.i16(data, at + 2)
-        if acks != 1 and acks != -1:
+        if acks < -1 or acks > 1:
             break
         place = at + 9
         at = data[place]
@@ -87,6 +87,7 @@ def scan_produces(buf: Buffer, pos: int, end: int, largest: int) -> tuple[list[S
                 batch + length,
                 count,
                 primitives.i64(data, batch + 35),
+                primitives.i64(data, batch + 43),
             )
         )
         pos = stop
@@ -102,7 +103,10 @@ def _records(data: primitives.Data, pos: int, length: int) -> int:
         or primitives.i8(data, pos + 16) != 2
         or attributes < 0
         or attributes > _ZSTD
-        or primitives.i64(data, pos + 43) >= 0  # producer id
+        or (
+            primitives.i64(data, pos + 43) >= 0  # producer id; then epoch and sequence belong to it
+            and (primitives.i16(data, pos + 51) < 0 or primitives.i32(data, pos + 53) < 0)
+        )
         or count < 1
         or primitives.i32(data, pos + 23) != count - 1  # last offset delta
         or (attributes == 0 and count > (length - 61) // _LEAST_RECORD_BYTES)

@@ -16,8 +16,8 @@ A `Metastore` is one member's handle on a store that several members may share. 
 
 Time.  The store counts the session timeout from the last heartbeat that reached it.  The holder counts from before
 it sent that heartbeat, so that its own `session_deadline` is never later than what the others see: until then nobody
-has taken the lease for ended, and from then on the holder must not act as a leader any more, whether or not it can
-reach the store.  Heartbeat about every third of the timeout: one may be lost, and the deadline still lies ahead.  A
+has taken the lease for ended, and from then on somebody may have.  What the holder does then is its own affair: the log is fenced by
+epochs, so that a store which is away need not stop those who lead.  Heartbeat about every third of the timeout: one may be lost, and the deadline still lies ahead.  A
 heartbeat that raises a `MetastoreError` other than `SessionLost` has decided nothing: the lease may live or not,
 the deadline stays what it was, and a later heartbeat may succeed.  The clock is the one passed in; it must not stand
 still while other machines go on, so a virtual machine that is suspended breaks the promise and only epochs protect.

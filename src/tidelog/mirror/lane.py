@@ -158,6 +158,8 @@ class Session:
         self._sent: dict[TopicPartition, deque[_Sent]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._unnoted: dict[TopicPartition, tuple[int, int]] = {}
+        """The newest entry for the offset map, where its time has not come."""
         self._entry_at: dict[TopicPartition, float] = {}
         self._open = False
         """Whether a transaction is."""
@@ -207,7 +209,9 @@ class Session:
             if time.monotonic() >= due or self._open_bytes >= self._options.transaction_bytes:
                 await self._commit()
                 due = time.monotonic() + interval
-        await self._commit()
+        async with asyncio.timeout(_CLOSE_S):
+            await self.producer.flush()
+            await self._commit(last=True)
 
     async def _send(self, tp: TopicPartition, passed: Passed) -> None:
         if self._eos and not self._open:
@@ -227,23 +231,29 @@ class Session:
 
     # Committing.
 
-    async def _commit(self) -> None:
+    async def _commit(self, *, last: bool = False) -> None:
+        """Commit what may be; `last` when partitions go, or everything ends."""
         self._chores.check()
         if self._eos:
-            await self._commit_transaction()
+            await self._commit_transaction(last)
         else:
-            await self._commit_acknowledged()
+            await self._commit_acknowledged(last)
 
-    async def _commit_transaction(self) -> None:
+    async def _commit_transaction(self, last: bool) -> None:
         if not self._open:
             self._settle_idle()
-            return
+            self._note_entries(last)
+            if not self._offsets.has_due:
+                return
+            await self.producer.begin_transaction()
         await self.producer.flush()
         for tp in list(self._sent):
             self._take_acknowledged(tp)
+        self._note_entries(last)
         await self._publish()
         offsets = {self._lane.renamed(tp): end for tp, end in self._ends.items()}
-        await self.producer.send_offsets(offsets, self._consumer.member())
+        if offsets:
+            await self.producer.send_offsets(offsets, self._consumer.member())
         await self.producer.commit_transaction()
         self._open = False
         self._open_bytes = 0
@@ -251,9 +261,10 @@ class Session:
         self._ends.clear()
         self._status.commits += 1
 
-    async def _commit_acknowledged(self) -> None:
+    async def _commit_acknowledged(self, last: bool) -> None:
         self._open_bytes = 0
         ready = {tp: end for tp in list(self._ends) if (end := self._take_acknowledged(tp)) >= 0}
+        self._note_entries(last)
         await self._publish()
         new = {tp: end for tp, end in ready.items() if self._committed.get(tp) != end}
         if new:
@@ -264,15 +275,13 @@ class Session:
     def _take_acknowledged(self, tp: TopicPartition) -> int:
         """Forget what was acknowledged; the source offset up to which everything was, -1 if nothing is new."""
         waiting = self._sent.get(tp, deque())
-        end, last = -1, None
+        end = -1
         while waiting and waiting[0].batch.done:
-            last = waiting.popleft()
-            if last.batch.error is not None:
-                raise last.batch.error
-            end = last.passed.end
-            self._note_offsets(tp, last)
-        if last is not None:
-            self._note_entry(tp, last)
+            sent = waiting.popleft()
+            if sent.batch.error is not None:
+                raise sent.batch.error
+            end = sent.passed.end
+            self._note_offsets(tp, sent)
         if not waiting:
             end = self._ends.get(tp, end)
         if end >= 0:
@@ -306,15 +315,18 @@ class Session:
         same = batch.base_offset == passed.first and passed.count == passed.end - passed.first
         if batch.base_offset >= 0 and not same:
             status.same_offsets = False
+        if batch.base_offset >= 0 and batch.parts is None:
+            self._unnoted[tp] = passed.end, batch.base_offset + passed.count
 
-    def _note_entry(self, tp: TopicPartition, sent: _Sent) -> None:
+    def _note_entries(self, last: bool) -> None:
+        """Give the newest entries to the map; not too often, but a partition that has become quiet gets its last one."""
         now = time.monotonic()
-        base = sent.batch.base_offset
-        if base < 0 or sent.batch.parts is not None or now < self._entry_at.get(tp, 0.0):
-            return
-        if self._map.note(tp, sent.passed.end, base + sent.passed.count):
-            self._entry_at[tp] = now + _ENTRY_EVERY_S
-            self._offsets.due(tp)
+        for tp, (source, target) in list(self._unnoted.items()):
+            if last or now >= self._entry_at.get(tp, 0.0):
+                del self._unnoted[tp]
+                if self._map.note(tp, source, target):
+                    self._entry_at[tp] = now + _ENTRY_EVERY_S
+                    self._offsets.due(tp)
 
     # What the group gives and takes.
 
@@ -336,9 +348,10 @@ class Session:
             for tp in gone:
                 for sent in self._sent.get(tp, ()):
                     await wait_done(sent.batch)
-        await self._commit()
+        await self._commit(last=True)
         for tp in gone:
             self._sent.pop(tp, None)
+            self._unnoted.pop(tp, None)
             self._ends.pop(tp, None)
             self._committed.pop(tp, None)
             self._status.partitions.pop(tp, None)

@@ -52,6 +52,10 @@ class OffsetTopic:
         """The map has a new entry for this partition."""
         self._due[tp] = None
 
+    @property
+    def has_due(self) -> bool:
+        return bool(self._due)
+
     def take_due(self) -> list[TopicPartition]:
         """The partitions whose newest entry is to be written."""
         due, self._due = self._due, {}

@@ -6,10 +6,11 @@ up to date when they change there.  Nothing is ever taken away: no partition, no
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tidelog.client.admin import AsyncAdmin
 from tidelog.client.admin_security import AclFilter
-from tidelog.errors import InvalidConfig, KafkaError, TopicAlreadyExists
+from tidelog.errors import InvalidConfig, KafkaError, SecurityDisabled, TopicAlreadyExists
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class TopicKeeper:
         self._copy_acls = copy_acls
         self._configs: dict[str, dict[str, str]] = {}
         """What the target was told last."""
+        self._told_of_acls = False
 
     async def ensure(self, topics: Iterable[str]) -> None:
         """Make what is missing, and bring the rest up to date."""
@@ -93,17 +95,23 @@ class TopicKeeper:
                 _log.warning("%s=%s was not set for topic %s: %s", name, value, topic, error)
 
     async def _add_acls(self, topics: list[str]) -> None:
+        about_topics = AclFilter(resource_type="topic")
+        try:
+            here = await self._source.describe_acls(about_topics)
+            there = set(await self._target.describe_acls(about_topics))
+        except SecurityDisabled as error:
+            if not self._told_of_acls:
+                _log.warning("access rules are not copied, a side has none: %s", error)
+            self._told_of_acls = True
+            return
         wanted = set(topics)
-        for each in await self._source.describe_acls(AclFilter(resource_type="topic")):
-            # A rule for a prefix of names would mean other topics under other names.
-            if each.pattern_type == "literal" and each.resource_name in wanted:
-                renamed = type(each)(
-                    each.resource_type,
-                    self._rename(each.resource_name),
-                    each.principal,
-                    each.operation,
-                    each.permission,
-                    each.host,
-                    each.pattern_type,
-                )
-                await self._target.create_acls([renamed])
+        # A rule for a prefix of names would mean other topics under other names.
+        copies = [
+            replace(each, resource_name=self._rename(each.resource_name))
+            for each in here
+            if each.pattern_type == "literal" and each.resource_name in wanted
+        ]
+        missing = [each for each in copies if each not in there]
+        if missing:
+            await self._target.create_acls(missing)
+            _log.info("copied %d access rules", len(missing))

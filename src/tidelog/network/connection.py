@@ -34,7 +34,7 @@ from .flow import (
 )
 from .hub import Hub
 from .outbox import send_some
-from .peer import Peer
+from .peer import Peer, Probe
 
 _log = logging.getLogger(__name__)
 _LENGTH = Packer(">i")
@@ -70,6 +70,7 @@ class Connection:
         "_muted",
         "_need",
         "_out",
+        "_probes",
         "_reading",
         "_serving",
         "_sock",
@@ -112,6 +113,8 @@ class Connection:
         # Sending.
         self._out: list[Piece] = []
         self._writing = False
+        self._probes: list[Probe] | None = None
+        """Want to know when what is owed is sent."""
 
         peer.connection = self
         hub.add(self)
@@ -133,6 +136,22 @@ class Connection:
         self._pause_reading()
         if self.idle and not self._serving:
             self.close()
+
+    @property
+    def arrived_at(self) -> float:
+        """When the loop saw what is being served."""
+        return self._hub.arrived_at
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being served."""
+        return len(self._turns) if self._turns else int(self._muted)
+
+    def watch(self, probe: Probe) -> None:
+        """Tell `probe` when what is owed is sent."""
+        if self._probes is None:
+            self._probes = []
+        self._probes.append(probe)
 
     def hold(self, seconds: float) -> None:
         """Serve no later request for so long; what was answered goes out at once."""
@@ -181,6 +200,8 @@ class Connection:
             hub.memory.wait(self, self._resume)
             return
         self.seen = hub.tick
+        if not hub.to_send:
+            hub.arrived_at = hub.now()
         try:
             if self._need:
                 count = self._receive_large()
@@ -447,12 +468,20 @@ class Connection:
 
     def _send(self) -> None:
         """Send as much as the socket takes; the loop tells when it takes more."""
+        probes = self._probes
+        if probes is not None and not self._writing:
+            for probe in probes:
+                probe.sending()
         watch = self._hub.watch
         try:
             done = self._send_some() if watch is None else watch(self.peer, self._send_some)
         except OSError as error:
             self.close(str(error), logging.DEBUG)
             return
+        if probes is not None and done:
+            self._probes = None
+            for probe in probes:
+                probe.sent()
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)

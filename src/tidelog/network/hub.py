@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Serve = Callable[[Peer, memoryview], Answer]
 """Answers one frame.  The frame is valid until it returns; `ProtocolError` closes the connection."""
 
-ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred]]
+ServeRun = Callable[[Peer, memoryview, int, int], tuple[int, bytes | Deferred | None]]
 """(peer, buffer, position, end) -> (position after the frames that were served, their answers).
 
 Serves small frames at the start of a buffer together, where that is quicker; no frame at all is fine too.
@@ -43,7 +43,15 @@ class Hub:
         loop: asyncio.AbstractEventLoop,
         *,
         serve_run: ServeRun | None = None,
+        now: Callable[[], float] | None = None,
     ) -> None:
+        """`now` tells the time, in seconds that only grow; without it the loop does."""
+        self.now = now or loop.time
+        self.arrived_at = 0.0
+        """When the loop turned to what has come and is not answered yet."""
+        self.accepted = 0
+        """Connections so far."""
+        self.refused = 0
         self.serve = serve
         self.serve_run = serve_run
         self.watch: Watch | None = None
@@ -59,7 +67,8 @@ class Hub:
         self.tick = 0
         """Counts the sweeps; a connection notes in which it was last used."""
         self.connections: dict[Connection, None] = {}
-        self._to_send: list[Connection] = []
+        self.to_send: list[Connection] = []
+        """Who has answers that go out when all that have sent something are served."""
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._room_wanted: list[Callable[[], None]] = []
         self._empty: asyncio.Future[None] | None = None
@@ -72,6 +81,7 @@ class Hub:
         self.admission.config = config
 
     def add(self, connection: "Connection") -> None:
+        self.accepted += 1
         self.connections[connection] = None
 
     def forget(self, connection: "Connection") -> None:
@@ -90,12 +100,12 @@ class Hub:
         Sending wakes the peer, who may take the processor from us: so first the work, which is in the caches, then
         all the answers.
         """
-        if not self._to_send:
+        if not self.to_send:
             self.loop.call_soon(self._send_all)
-        self._to_send.append(connection)
+        self.to_send.append(connection)
 
     def _send_all(self) -> None:
-        ready, self._to_send = self._to_send, []
+        ready, self.to_send = self.to_send, []
         for connection in ready:
             connection.send_now()
 
@@ -120,7 +130,8 @@ class Hub:
         if self.connections:
             self._empty = self.loop.create_future()
             try:
-                await asyncio.wait_for(self._empty, timeout)
+                async with asyncio.timeout(timeout):
+                    await self._empty
             except TimeoutError:
                 _log.warning("%d connections did not finish and are cut", len(self.connections))
         self.abort()

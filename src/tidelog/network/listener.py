@@ -132,6 +132,7 @@ class Listener:
             self._hub.refuse(sock, close_s)
             return
         if not self._hub.admission.admit(remote.host):
+            self._hub.refused += 1
             _log.warning("refused a connection from %s: max.connections.per.ip", remote)
             sock.close()
             return

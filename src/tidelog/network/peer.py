@@ -31,6 +31,19 @@ class Holdable(Protocol):
 
     def finish(self) -> None: ...
 
+    @property
+    def arrived_at(self) -> float: ...
+
+    def watch(self, probe: "Probe") -> None: ...
+
+
+class Probe(Protocol):
+    """Wants to know when an answer is sent."""
+
+    def sending(self) -> None: ...
+
+    def sent(self) -> None: ...
+
 
 class Peer:
     """One connected peer, for as long as its connection lasts."""
@@ -70,6 +83,16 @@ class Peer:
         """Serve the peer nothing more for so long: it has used more than its share."""
         if self.connection is not None:
             self.connection.hold(seconds)
+
+    @property
+    def arrived_at(self) -> float:
+        """When the loop saw that requests had come, of which this is one; 0 if nobody knows."""
+        return 0.0 if self.connection is None else self.connection.arrived_at
+
+    def watch(self, probe: Probe) -> None:
+        """The answer that is put out next is to be followed until it is sent."""
+        if self.connection is not None:
+            self.connection.watch(probe)
 
     def hang_up(self) -> None:
         """Answer what is being served, then close the connection."""

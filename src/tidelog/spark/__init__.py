@@ -12,17 +12,40 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.spark.avro import from_avro, to_avro
+    from tidelog.spark.results import to_table, to_topic
     from tidelog.spark.sessions import publish, register, session, stream_options
+    from tidelog.spark.windows import fields, join_streams, join_table, latest, windowed
 
-__all__ = ["from_avro", "publish", "register", "session", "stream_options", "to_avro"]
+__all__ = [
+    "fields",
+    "from_avro",
+    "join_streams",
+    "join_table",
+    "latest",
+    "publish",
+    "register",
+    "session",
+    "stream_options",
+    "to_avro",
+    "to_table",
+    "to_topic",
+    "windowed",
+]
 
 _HOMES = {
+    "fields": "windows",
     "from_avro": "avro",
+    "join_streams": "windows",
+    "join_table": "windows",
+    "latest": "windows",
     "publish": "sessions",
     "register": "sessions",
     "session": "sessions",
     "stream_options": "sessions",
     "to_avro": "avro",
+    "to_table": "results",
+    "to_topic": "results",
+    "windowed": "windows",
 }
 
 

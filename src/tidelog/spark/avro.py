@@ -6,7 +6,9 @@
 Each message is read with the schema of its id and resolved to one reader's schema: `reader`, or the latest of `subject`.  Schemas are
 looked up once a process.  What does not decode is null, or fails the query with `on_bad="fail"`.
 
-Absent: a native reader (fastavro decodes message by message), decimals, recursive schemas, unions of more than one type and null.
+Where Polars is installed it decodes whole batches (`tidelog.spark.native_avro`); else, and where it cannot, fastavro does, message by message.
+
+Absent: decimals, recursive schemas, unions of more than one type and null.
 """
 
 import json
@@ -19,6 +21,8 @@ from tidelog.errors import SettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tidelog.spark.native_avro import NativeReader
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -62,9 +66,13 @@ def from_avro(
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = _deserializer(registry, text)
+        native = _native(registry, text, kind)
         for batch in batches:
-            values = [_read(read, each, on_bad) for each in batch.column(column).to_pylist()]
-            yield batch.append_column(into, pa.array(values, kind))
+            values = batch.column(column).to_pylist()
+            decoded = native.decode(values) if native is not None else None
+            if decoded is None:
+                decoded = pa.array([_read(read, each, on_bad) for each in values], kind)
+            yield batch.append_column(into, decoded)
 
     return frame.mapInArrow(decode, schema)
 
@@ -153,6 +161,32 @@ def _deserializer(registry: str, text: str) -> Callable[[bytes | None], Any]:
     if (registry, text) not in _readers:
         _readers[registry, text] = AvroDeserializer(RegistryClient(registry), reader=text)
     return _readers[registry, text]
+
+
+_natives: dict[tuple[str, str], "NativeReader"] = {}
+
+
+def _native(registry: str, text: str, kind: pa.DataType) -> "NativeReader | None":
+    """The fast way, where it is installed."""
+    from tidelog.schemas.client import RegistryClient
+    from tidelog.schemas.errors import RegistryError
+    from tidelog.spark.native_avro import NativeReader, is_there
+
+    if not is_there():
+        return None
+    if (registry, text) not in _natives:
+        client = RegistryClient(registry)
+
+        def alone(id: int) -> str | None:
+            try:
+                schema = client.schema(id)
+            except RegistryError:
+                return None  # the slow way says what is wrong
+            return None if schema.references or schema.type != "AVRO" else schema.text
+
+        slow = _deserializer(registry, text)
+        _natives[registry, text] = NativeReader(json.loads(text), kind, alone, slow)
+    return _natives[registry, text]
 
 
 def _serializer(registry: str, text: str, subject: str) -> Callable[[Any], bytes | None]:

@@ -8,11 +8,11 @@ Columns: topic, date and hour (UTC) of the record's time, by which files lie in 
 value, headers as in the topic; `json`, what the value says, if the load decodes; `error`, why it could not be decoded.  Rows with an
 `error` are the quarantine: they are in the same commit, and `tidelog.spark.jobs.table` leaves them out.
 
-Absent: object stores; a table must be a directory that driver and tasks see.
+Absent: object stores; a table must be a directory that driver and tasks see.  `tidelog.spark.parquet_lake` is the same without Delta.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ DATA = pa.schema(
 
 SCHEMA = pa.schema([("topic", pa.string()), ("date", pa.date32()), ("hour", pa.int32()), *DATA])
 PARTITION_BY = ["topic", "date", "hour"]
+_HISTORY = 200
+"""Commits that are looked through for what was not told to the audit."""
 
 
 class LoadRefused(TidelogError):
@@ -74,11 +76,17 @@ class LakeFile:
         )
 
 
+Note = Mapping[str, Any]
+"""What a commit says beside its files."""
+
+
 class Lake:
-    """One table as of one version; `refresh` takes the newest."""
+    """One table as of one version."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.staging = path
+        """Where tasks write: into place, because nobody sees a file that no commit names."""
         self._table: DeltaTable | None = None
         if DeltaTable.is_deltatable(path):
             self._table = DeltaTable(path)
@@ -106,10 +114,6 @@ class Lake:
             self._table = DeltaTable(self.path)
             self._check()
 
-    def refresh(self) -> None:
-        if self._table is not None:
-            self._table.update_incremental()
-
     def offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Where each partition ends in the table; those that are not in it are left out."""
         if self._table is None:
@@ -117,7 +121,14 @@ class Lake:
         found = {tp: self._table.transaction_version(_app(tp)) for tp in partitions}
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
-    def commit(self, files: Sequence[LakeFile], ends: Offsets, note: Mapping[str, Any]) -> int:
+    def notes(self) -> Iterator[tuple[int, Note]]:
+        """What earlier commits of loads said, the newest first."""
+        if self._table is None:
+            return
+        for each in self._table.history(_HISTORY):
+            yield int(each["version"]), each
+
+    def commit(self, files: Sequence[LakeFile], ends: Offsets, note: Note) -> int:
         """Make files visible and move the offsets, both or neither; LoadRefused if another load was faster."""
         try:
             self.table.create_write_transaction(
@@ -137,6 +148,8 @@ class Lake:
                     "nothing of this one was added: run one at a time"
                 ) from None
             raise TidelogError(f"{self.path}: {error}") from None
+        except OSError as error:
+            raise TidelogError(f"{self.path} cannot be written: {error}") from None
         self.table.update_incremental()
         return self.table.version()
 

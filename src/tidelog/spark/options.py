@@ -7,7 +7,7 @@ probably meant; so is what a batch query or a stream has no use for.  `kafka.*` 
 the source decides by itself are refused.
 
 Ours alone: `groupId` (a group that is told the end of each finished micro-batch), `initialOffsetsLocation` (a file that
-remembers where a stream began), `pushdown`, and `sinkId` for the sink.
+remembers where a stream began), `pushdown`, and for the sink `sinkId` and `batchId` (for `foreachBatch`).
 
 Absent: `kafkaConsumer.pollTimeoutMs`, `fetchOffset.*`, `groupIdPrefix` and the like are taken and do nothing; our client has
 `kafka.default.api.timeout.ms` and `kafka.retry.backoff.ms`.
@@ -48,7 +48,7 @@ _STREAM = (
     "groupId",
     "initialOffsetsLocation",
 )
-_WRITE = ("topic", "includeHeaders", "sinkId")
+_WRITE = ("topic", "includeHeaders", "sinkId", "batchId")
 _IDLE = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
@@ -115,6 +115,7 @@ class SinkOptions:
     kafka: Mapping[str, str]
     topic: str = ""
     sink_id: str = ""
+    batch_id: int = 0
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -161,8 +162,11 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a write; SettingsError names the one that is wrong."""
     found = _known(given, _WRITE, (*_WRITE, *_READ, *_BATCH, *_STREAM), "of the sink")
+    if "batchId" in found and not found.get("sinkId"):
+        raise SettingsError("batchId needs sinkId: the name under which batches are written once")
+    batch_id = _number("batchId", found.get("batchId", "0"))
     return SinkOptions(
-        _kafka(given, ProducerSettings), found.get("topic", ""), found.get("sinkId", "")
+        _kafka(given, ProducerSettings), found.get("topic", ""), found.get("sinkId", ""), batch_id
     )
 
 

@@ -32,15 +32,21 @@ _CONF = {
 
 
 def session(name: str, master: str | None = None, **conf: str) -> SparkSession:
-    """The session of this process; `conf` has Spark's names: `session("x", **{"spark.executor.cores": "4"})`."""
+    """The session of this process; `conf` has Spark's names: `session("x", **{"spark.executor.cores": "4"})`.
+
+    `master` is Spark's, or the address of a Spark Connect server: `sc://host:15002`.
+    """
     # Spark's workers would run the python3 that is first in the PATH, which need not have our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
+    remote = (master or "").startswith("sc://")
     if master:
-        builder = builder.master(master)
+        builder = builder.remote(master) if remote else builder.master(master)
     for key, value in {**_CONF, **conf}.items():
-        builder = builder.config(key, value)
+        # The server's own settings are not a client's to choose.
+        if not remote or key.startswith("spark.sql."):
+            builder = builder.config(key, value)
     return builder.getOrCreate()
 
 

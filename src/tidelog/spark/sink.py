@@ -13,9 +13,10 @@ the offset of a group that is named after the sink and the task.
 
 So a batch that is done again after a crash, a task that is tried again and one that runs twice by speculation write once,
 if the rows of a task are the same each time, as they are with replayable sources and without shuffles that lose their order.  Readers
-must read with isolation.level=read_committed.  The sink's name is the id of the query, which its checkpoint keeps, or the option `sinkId`.
+must read with isolation.level=read_committed.  The sink's name is the id of the query, which its checkpoint keeps, or the option `sinkId`; a batch
+write with `sinkId` and `batchId`, as in `foreachBatch`, is done once as well.
 
-Absent: one transaction for all tasks of a batch; a reader may see some tasks' rows before others' are committed.
+Absent: output mode "update", which Spark does not let a Python sink have (`tidelog.spark.to_topic` does it with `foreachBatch`); one transaction for all tasks of a batch; a reader may see some tasks' rows before others' are committed.
 """
 
 import uuid
@@ -78,7 +79,8 @@ class TidelogWriter(DataSourceArrowWriter):
         self._sink = options.sink_id or f"batch-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write_task(self._options, self._sink, _task().partitionId(), 0, iterator)
+        batch = self._options.batch_id
+        return write_task(self._options, self._sink, _task().partitionId(), batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._forget(messages)

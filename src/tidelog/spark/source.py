@@ -140,7 +140,8 @@ class TidelogReader(DataSourceReader):
         return [RangePartition(each) for each in cut]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return self._read(partition.value)
+        # Where there is nothing to read Spark makes a task all the same, for nothing.
+        return iter(()) if partition.value is None else self._read(partition.value)
 
 
 class PushingReader(TidelogReader):

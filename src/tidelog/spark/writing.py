@@ -4,10 +4,12 @@ A task that dies leaves files that no commit names; `compact` removes them when 
 task that is tried again writes the same rows.
 """
 
+import errno
 import json
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -20,12 +22,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.client.reading import PartitionReader
-from tidelog.errors import SettingsError
+from tidelog.errors import SettingsError, TidelogError
 from tidelog.spark.lake import DATA, LakeFile
 from tidelog.spark.planning import Range
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 DECODERS = ("raw", "json", "avro")
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
+_FRAME = 5
+"""Bytes of a schema id with its magic zero."""
 _MOST_OPEN = 24
 """Hours that are written to at once; with more the one that was used least recently ends its file."""
 
@@ -39,6 +44,8 @@ class LoadTask:
     kafka: Mapping[str, str]
     decode: str = "raw"
     registry: str = ""
+    window_ms: int = 0
+    """Length of the windows in which rows are counted for the audit; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,8 @@ class Loaded:
 
     wanted: Range
     files: list[LakeFile] = field(default_factory=list)
+    windows: dict[int, int] = field(default_factory=dict)
+    """Rows by the beginning of the window that their times lie in."""
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -54,7 +63,9 @@ class Loaded:
     @classmethod
     def from_text(cls, text: str) -> "Loaded":
         parsed = json.loads(text)
-        return cls(Range(**parsed["wanted"]), [LakeFile(**each) for each in parsed["files"]])
+        windows = {int(start): count for start, count in parsed["windows"].items()}
+        files = [LakeFile(**each) for each in parsed["files"]]
+        return cls(Range(**parsed["wanted"]), files, windows)
 
 
 def load_range(task: LoadTask) -> Loaded:
@@ -62,6 +73,7 @@ def load_range(task: LoadTask) -> Loaded:
     decode = decoder(task.decode, task.registry)
     files = _Files(task)
     wanted = task.wanted
+    windows: Counter[int] = Counter()
     try:
         with PartitionReader(
             wanted.topic,
@@ -73,11 +85,17 @@ def load_range(task: LoadTask) -> Loaded:
             config=dict(task.kafka),
         ) as reader:
             for batch in reader:
+                if task.window_ms:
+                    windows.update(_windows(batch, task.window_ms))
                 for hour, rows in _by_hour(decode(batch)):
                     files.write(hour, rows)
-        return Loaded(wanted, files.close())
-    except BaseException:
+        return Loaded(wanted, files.close(), dict(windows))
+    except BaseException as error:
         files.drop()
+        if isinstance(error, OSError) and error.errno in _DISK:
+            raise TidelogError(
+                f"{task.table} cannot be written: {error}; nothing of it becomes visible, and the next load goes on from here"
+            ) from None
         raise
 
 
@@ -126,7 +144,8 @@ def _with(rows: pa.RecordBatch, texts: Any, errors: Any) -> pa.RecordBatch:
 
 
 def _json_text(value: bytes) -> str:
-    text = value.decode()
+    """The JSON, without the schema id that may be in front of it: no JSON begins with a zero."""
+    text = (value[_FRAME:] if value[:1] == b"\0" else value).decode()
     json.loads(text)
     return text
 
@@ -147,6 +166,15 @@ def _avro(registry: str) -> Callable[[bytes], str]:
 
 def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _windows(rows: pa.RecordBatch, window_ms: int) -> dict[int, int]:
+    """Rows by window, as every other tier of the audit counts them."""
+    times = pc.floor(
+        pc.divide(pc.cast(rows.column("timestamp"), pa.int64()).cast(pa.float64()), window_ms * 1e3)
+    )
+    counted = pc.value_counts(times).to_pylist()
+    return {int(each["values"]) * window_ms: each["counts"] for each in counted}
 
 
 def _by_hour(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -113,6 +113,11 @@ class Cleaner:
         finally:
             await self.stop_workers()
 
+    @property
+    def in_progress(self) -> int:
+        """How many logs are being cleaned."""
+        return len(self._in_progress)
+
     async def clean_once(self) -> TopicPartition | None:
         """Clean the dirtiest log that is due; None if there is none, or if it could not be done."""
         chosen = self._choose()

@@ -32,6 +32,8 @@ def refused(log: "Log", action: str, error: OSError) -> KafkaStorageError:
         return fail(log, error)
     message = f"cannot {action} {log.topic_partition}: {error.strerror or error}"
     _logger.error("%s", message)
+    if not no_descriptor(error) and log.on_full is not None:
+        log.on_full()
     return KafkaStorageError(message)
 
 

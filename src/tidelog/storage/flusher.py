@@ -5,6 +5,7 @@ import logging
 from concurrent.futures import Executor
 
 from tidelog.errors import KafkaError, KafkaStorageError
+from tidelog.measures import Durations
 from tidelog.storage.files import no_descriptor
 from tidelog.storage.flushing import Flush
 from tidelog.storage.log import Log
@@ -17,6 +18,8 @@ class Flusher:
 
     def __init__(self, executor: Executor | None = None) -> None:
         """Without an executor the loop's own is used."""
+        self.times = Durations()
+        """Of the flushes that succeeded."""
         self._executor = executor
         self._in_flight: dict[Log, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -29,6 +32,8 @@ class Flusher:
             task = self._in_flight.get(log)
             if task is None:
                 task = asyncio.get_running_loop().create_task(self._flush(log))
+                # Those who wait may all be cancelled; a log that failed has said so itself.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 self._in_flight[log] = task
             truncations = log.truncations
             # One waiter's cancellation must not take the flush from the others.
@@ -54,6 +59,7 @@ class Flusher:
             flush: Flush | None = None
             try:
                 flush = log.prepare_flush()
+                begun = log.clock.monotonic()
                 await loop.run_in_executor(self._executor, flush.run)
             except OSError as error:
                 if not no_descriptor(error):
@@ -64,6 +70,7 @@ class Flusher:
                     f"cannot flush {log.topic_partition}: {error.strerror}"
                 ) from error
             flush.done()
+            self.times.add(log.clock.monotonic() - begun)
         finally:
             del self._in_flight[log]
 

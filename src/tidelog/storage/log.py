@@ -59,6 +59,8 @@ class Log:
         """Called after a segment was closed: it should be flushed soon."""
         self.on_failure: Callable[[Log, OSError], None] | None = None
         """Called when the disk failed: the whole directory should go offline."""
+        self.on_full: Callable[[], None] | None = None
+        """Called when something was not written for want of room."""
         self.failure: KafkaStorageError | None = None
         """Why the log is offline; None while it is not."""
 
@@ -89,6 +91,8 @@ class Log:
         """Files came or went since the directory was last synced."""
         self.hints: dict[int, tuple[Segment, int]] = {}
         """Where the batch with an offset begins, for offsets that a reader will ask for next."""
+        self._sealed_bytes = 0
+        """Of the segments that were closed since the log was opened."""
         self.truncations = 0
         """How often the log's end has moved back; a flush begun before says nothing of what came after."""
         self.set_config(source.config)
@@ -163,6 +167,11 @@ class Log:
     @property
     def size_bytes(self) -> int:
         return sum(each.size for each in self.segments)
+
+    @property
+    def appended_bytes(self) -> int:
+        """Grows by what is appended, whatever retention and compaction take away; begins anywhere, and a truncation shrinks it."""
+        return self._sealed_bytes + self._active.size
 
     # ------------------------------------------------------------------ offsets
 
@@ -321,6 +330,7 @@ class Log:
             self.segments.pop()
             self._bases.pop()
             retention.discard(self, [old])
+        self._sealed_bytes += old.size
         self.segments.append(new)
         self._bases.append(base_offset)
         self._active = new

@@ -103,10 +103,10 @@ class FaultTable:
 
     def serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
-    ) -> tuple[int, bytes | Deferred]:
+    ) -> tuple[int, bytes | Deferred | None]:
         assert self._inner is not None
         if _PRODUCE_KEY in self._by_key:
-            return pos, b""  # one by one, so that each can meet its fault
+            return pos, None  # one by one, so that each can meet its fault
         return self._inner.serve_run(peer, buffer, pos, end)
 
     def _striking(self) -> "Striker":

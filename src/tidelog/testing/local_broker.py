@@ -84,6 +84,8 @@ class LocalBroker:
             options += ["--data", str(self.data)]
         for name, value in self.settings.items():
             options += ["-X", f"{name}={value}"]
+        if "metrics.listener" not in self.settings and "--metrics" not in self.arguments:
+            options += ["--metrics", "off"]
         return [sys.executable, "-m", "tidelog", "serve", *options, *self.arguments]
 
     def start(self) -> Self:

@@ -1,10 +1,11 @@
 """DescribeConfigs (32): the settings of topics and of this broker, where each value comes from and what it means.
 
-Versions: 1 sources and synonyms (KIP-226); 3 types and documentation.  Absent: settings of loggers, client metrics and
-groups.
+Versions: 1 sources and synonyms (KIP-226); 3 types and documentation.  The levels of loggers (KIP-412) are those of the
+broker that is asked.  Absent: settings of client metrics and groups.
 """
 
-from tidelog.broker.configs import Described, check_allowed, describe
+from tidelog.broker import loggers
+from tidelog.broker.configs import Described, ResourceType, check_allowed, check_broker, describe
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE_CONFIGS, by_item
@@ -17,6 +18,10 @@ from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+
+_DYNAMIC_BROKER_LOGGER = 6
+"""As Kafka numbers sources (DescribeConfigsResponse.ConfigSource)."""
+_STRING = 2
 
 
 @handles(DescribeConfigsRequest, "1-4", allow=by_item)
@@ -33,6 +38,8 @@ def _result(
     broker = ctx.broker
     try:
         check_allowed(ctx, DESCRIBE_CONFIGS, kind, name)
+        if kind == ResourceType.BROKER_LOGGER:
+            return _levels(name, keys, request, ctx)
         found = describe(broker.image(), broker.settings, broker.broker_id, kind, name)
     except KafkaError as error:
         return DescribeConfigsResult(
@@ -48,6 +55,32 @@ def _result(
         resource_type=kind,
         resource_name=name,
         configs=[_entry(each, request) for each in asked],
+    )
+
+
+def _levels(
+    name: str, keys: list[str] | None, request: DescribeConfigsRequest, ctx: Context
+) -> DescribeConfigsResult:
+    check_broker(name, ctx.broker.broker_id)
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=ResourceType.BROKER_LOGGER,
+        resource_name=name,
+        configs=[
+            DescribeConfigsResourceResult(
+                name=logger,
+                value=level,
+                config_source=_DYNAMIC_BROKER_LOGGER,
+                synonyms=[
+                    DescribeConfigsSynonym(name=above, value=its, source=_DYNAMIC_BROKER_LOGGER)
+                    for above, its in (loggers.synonyms(logger) if request.include_synonyms else ())
+                ],
+                config_type=_STRING,
+                documentation=None,
+            )
+            for logger, level in loggers.levels().items()
+            if not keys or logger in keys
+        ],
     )
 
 

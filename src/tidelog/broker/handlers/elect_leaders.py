@@ -6,19 +6,25 @@ was to be done.  Absent: nothing.
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
-from tidelog.broker.permissions import ALTER, cluster
+from tidelog.broker.permissions import ALTER, by_item, maybe_refused
 from tidelog.cluster.elections import PREFERRED, UNCLEAN
-from tidelog.errors import ElectionNotNeeded, InvalidRequest
+from tidelog.errors import ElectionNotNeeded, InvalidRequest, KafkaError
 from tidelog.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
+from tidelog.security.acls import CLUSTER
 
 
-@handles(ElectLeadersRequest, "0-2", allow=cluster(ALTER), controller=True)
+@handles(ElectLeadersRequest, "0-2", allow=by_item, controller=True)
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
+    refused = maybe_refused(ctx, ALTER, CLUSTER)
+    if refused is not None and ctx.api_version > 0:
+        raise refused
+    if refused is not None:
+        return _refused(request, refused)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
     asked = request.topic_partitions
@@ -43,4 +49,22 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
             ReplicaElectionResult(topic=topic, partition_result=each)
             for topic, each in results.items()
         ]
+    )
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """For each partition: version 0 has no place for an error of the whole."""
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(
+                        partition_id=index, error_code=error.code, error_message=error.message
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
     )

@@ -70,6 +70,7 @@ def fetch(
     if isinstance(reading, ReplicaReading):
         reading.follower = replica_id, replica_epoch
         peer.is_broker = True
+        services.requests.fetch_follower.count += 1
     elif services.meter is not None and (account := services.meter.fetch_account(peer)):
         reading.limit(account)
     if guarded and replica_id < 0:

@@ -301,12 +301,22 @@ def _append(
         return partition, partition.append(batch, header, acks=acks)
     except KafkaError as error:
         services.refusals.note(name, index, records, error, services.clock.monotonic())
-        return error
+        return _count_refused(services, name, records, error)
     except ProtocolError as error:
-        return InvalidRecord(str(error))
+        return _count_refused(services, name, records, InvalidRecord(str(error)))
     except Exception as error:  # noqa: BLE001  (the root of one append)
         _log.error("the append to %s-%d failed", name, index, exc_info=error)
-        return UnknownServerError()
+        return _count_refused(services, name, records, UnknownServerError())
+
+
+def _count_refused(
+    services: Services, name: str, records: memoryview | None, error: KafkaError
+) -> KafkaError:
+    traffic = services.partitions.traffic.maybe_of(name)
+    traffic.failed_produces += 1
+    traffic.bytes_rejected += 0 if records is None else len(records)
+    services.requests.failed("Produce", error)
+    return error
 
 
 def _produce_many(

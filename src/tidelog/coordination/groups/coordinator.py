@@ -10,7 +10,7 @@ client asks for its coordinator.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.coordination.groups import describe
 from tidelog.coordination.groups.config import GroupConfig
-from tidelog.coordination.groups.environment import Client, Environment, TopicView
+from tidelog.coordination.groups.environment import Client, Environment, GroupCounts, TopicView
 from tidelog.coordination.groups.records import Change, decode_change, encode_change
 from tidelog.coordination.groups.shard import GroupShard
 from tidelog.coordination.journal import PartitionJournal
@@ -84,6 +84,7 @@ class GroupCoordinator:
         self._image = image
         self._config = config
         self._new_id = new_id
+        self.counts = GroupCounts()
         self.timers = Timers(clock, call_later)
         self._runtime: Runtime[Change] = Runtime(
             make_state=self._make_shard, timers=self.timers, name=CONSUMER_OFFSETS
@@ -144,7 +145,9 @@ class GroupCoordinator:
     def _make_shard(self, index: int, timers: ShardTimers[Change]) -> GroupShard:
         topics = _ImageTopics(self._image)
         return GroupShard(
-            Environment(self._clock, timers, self._config, lambda: topics, self._new_id)
+            Environment(
+                self._clock, timers, self._config, lambda: topics, self._new_id, self.counts
+            )
         )
 
     async def _write(
@@ -265,6 +268,19 @@ class GroupCoordinator:
             if (not wanted_states or each.group_state.lower() in wanted_states)
             and (not wanted_types or each.group_type.lower() in wanted_types)
         ]
+
+    def committed(self) -> Iterator[tuple[str, tuple[str, int], int]]:
+        """(group, (topic, partition), offset) of all that is committed here."""
+        for _, shard in self._runtime.states():
+            for group_id in shard.offsets.group_ids():
+                for place, each in shard.offsets.of(group_id).items():
+                    yield group_id, place, each.offset
+
+    def standings(self) -> Iterator[tuple[str, str, int]]:
+        """(group, its state, how many members it has) of all groups here."""
+        for _, shard in self._runtime.states():
+            for group in shard.groups.values():
+                yield group.group_id, describe.listed(group).group_state, len(group.members)
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
         """A classic group; raises `GroupIdNotFound`."""

@@ -1,7 +1,7 @@
 """What every decision about groups may look at: time, timers, settings, and the topics there are."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -40,6 +40,13 @@ class Topics(Protocol):
     def names(self) -> Iterable[str]: ...
 
 
+@dataclass(slots=True)
+class GroupCounts:
+    """What happened since the broker's start."""
+
+    rebalances: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Collaborators of one shard."""
@@ -51,3 +58,4 @@ class Environment:
     topics: Callable[[], Topics]
     new_id: Callable[[], str]
     """A fresh random part of a member id."""
+    counts: GroupCounts = field(default_factory=GroupCounts)

@@ -299,6 +299,11 @@ class TransactionCoordinator:
             raise TransactionalIdNotFound
         return known
 
+    @property
+    def count(self) -> int:
+        """How many ids are known here."""
+        return sum(len(shard.transactions) for _, shard in self._runtime.states())
+
     def transactions(self) -> dict[str, Transaction]:
         """Every id that is known; raises while some are not yet loaded."""
         if any(self._runtime.is_loading(index) for index in range(self._shards.count)):

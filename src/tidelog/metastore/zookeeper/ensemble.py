@@ -154,7 +154,8 @@ class Ensemble:
             self._closed = True
             self._connected.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_in_thread(self._stop), self._patience)
+                async with asyncio.timeout(self._patience):
+                    await _in_thread(self._stop)
 
     def abandon(self) -> None:
         """End the session from whichever thread, without waiting."""

@@ -7,24 +7,43 @@
 
 On the command line they are `tidelog spark load` and so on.  Names are imported when first used.
 
-Absent: `windows` and `join` as jobs (the guide has them as queries), `audit`, plain Parquet and Iceberg as formats.
+Absent: Iceberg as a format (see docs/decisions/lake.md).
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidelog.spark.jobs.auditing import LakeTier, audit
     from tidelog.spark.jobs.loading import LoadResult, Step, load
+    from tidelog.spark.jobs.streaming import Batch, run_stream
     from tidelog.spark.jobs.upkeep import compact, quarantine, replay, status, table
 
-__all__ = ["LoadResult", "Step", "compact", "load", "quarantine", "replay", "status", "table"]
+__all__ = [
+    "Batch",
+    "LakeTier",
+    "LoadResult",
+    "Step",
+    "audit",
+    "compact",
+    "load",
+    "quarantine",
+    "replay",
+    "run_stream",
+    "status",
+    "table",
+]
 
 _HOMES = {
+    "Batch": "streaming",
+    "LakeTier": "auditing",
     "LoadResult": "loading",
     "Step": "loading",
+    "audit": "auditing",
     "compact": "upkeep",
     "load": "loading",
     "quarantine": "upkeep",
     "replay": "upkeep",
+    "run_stream": "streaming",
     "status": "upkeep",
     "table": "upkeep",
 }

@@ -4,8 +4,8 @@ Each round:
 
 1. The table says where each partition ends in it, the brokers where it ends now.
 2. The offsets between become ranges, and tasks write their files (`tidelog.spark.writing`).
-3. The driver checks that the ranges meet without a gap, and makes one commit of files and new ends.
-4. A consumer group is told the ends, so that lag shows.  If that fails, the next round does it.
+3. The driver checks that the ranges meet without a gap, and makes one commit of files, new ends, and counts for the audit.
+4. A consumer group is told the ends, so that lag shows, and the audit its counts.  If that fails, the next round does it.
 
 What is killed before 3 has left files that nobody sees; what is killed after 3 is done.  Nothing else is kept anywhere.  A partition that
 is not in the table begins at its beginning.
@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 from tidelog.client.times import parse_time
 from tidelog.errors import KafkaError, SettingsError, TidelogError
 from tidelog.spark.cluster import Brokers
-from tidelog.spark.lake import Lake
+from tidelog.spark.failures import reason
+from tidelog.spark.jobs.auditing import LakeTier, LoadAudit
+from tidelog.spark.lakes import open_lake
 from tidelog.spark.options import SourceOptions, source_options
 from tidelog.spark.planning import (
     DataLost,
@@ -96,6 +98,8 @@ def load(
     until: str | None = None,
     decode: str = "raw",
     registry: str = "",
+    format: str | None = None,
+    tier: LakeTier | None = None,
     group: str | None = None,
     on_gap: str = "fail",
     max_offsets_per_commit: int = COMMIT_OFFSETS,
@@ -104,20 +108,22 @@ def load(
 ) -> LoadResult:
     """Bring a table up to where the topics end now, or ended at the time `until`.
 
-    `decode` is raw, json or avro (with a `registry`); what cannot be decoded is kept in the quarantine.  `on_gap="skip"` goes on where
-    records were deleted before they could be loaded.  `group` is told how far the table is; by default `lake-` and the table's name.
+    `decode` is raw, json or avro (with a `registry`); what cannot be decoded is kept in the quarantine.  `format` of a new table is delta
+    (the default) or parquet.  `on_gap="skip"` goes on where records were deleted before they could be loaded.  `group` is told how far the table is;
+    by default `lake-` and the table's name.  With a `tier` the load counts for the audit.
     """
     _check(decode, registry, on_gap, max_offsets_per_commit)
     began = time.monotonic()
-    job = _Job(topics, table, kafka, decode, registry, on_gap == "skip")
+    job = _Job(topics, table, kafka, decode, registry, on_gap == "skip", format, tier)
     start, goal = job.bounds(until)
     if dry_run:
         return LoadResult(table, to_json(start), to_json(goal), dry_run=True)
-    job.lake.create()
+    job.begin()
     run = _on(spark) if spark is not None else _here
     where, steps = start, []
     for step, where in job.rounds(start, goal, max_offsets_per_commit, run):
         job.publish(group or f"lake-{_name(table)}", where)
+        job.settle_audit()
         steps.append(step)
         tell(step)
     if not steps:
@@ -139,6 +145,8 @@ class _Job:
         decode: str,
         registry: str,
         skip_gaps: bool,
+        format: str | None = None,
+        tier: LakeTier | None = None,
     ) -> None:
         if not topics:
             raise SettingsError("there is no topic to load")
@@ -151,7 +159,17 @@ class _Job:
         self._decode, self._registry = decode, registry
         self._skip_gaps = skip_gaps
         self._brokers = Brokers(self._options)
-        self.lake = Lake(table)
+        self._audit = LoadAudit(tier, self._options.kafka) if tier else None
+        self.lake = open_lake(table, format)
+
+    def begin(self) -> None:
+        """Make the table if need be, and make up for what a killed load has left."""
+        self.lake.create()
+        self.settle_audit()
+
+    def settle_audit(self) -> None:
+        if self._audit is not None:
+            self._audit.settle(self.lake)
 
     def bounds(self, until: str | None) -> tuple[Offsets, Offsets]:
         """Where the table ends, and where it is to end."""
@@ -188,8 +206,10 @@ class _Job:
 
     def _round(self, where: Offsets, stop: Offsets, goal: Offsets, run: Run) -> Step:
         wanted = split(ranges(where, stop), max_records=TASK_OFFSETS)
+        window_ms = self._audit.tier.window_ms if self._audit else 0
+        where_to, kafka = self.lake.staging, self._options.kafka
         tasks = [
-            LoadTask(each, self.lake.path, self._options.kafka, self._decode, self._registry)
+            LoadTask(each, where_to, kafka, self._decode, self._registry, window_ms)
             for each in wanted
         ]
         began = time.monotonic()
@@ -204,7 +224,10 @@ class _Job:
         files = [file for each in done for file in each.files]
         moved = {tp: stop[tp] for tp in stop if stop[tp] > where[tp]}
         rows = sum(each.rows for each in files)
-        version = self.lake.commit(files, moved, {"rows": rows, "job": "tidelog load"})
+        note = {"rows": rows, "job": "tidelog load"}
+        version = self.lake.commit(
+            files, moved, note | self._audit.note(done) if self._audit else note
+        )
         return Step(
             version=version,
             partitions=len(moved),
@@ -234,6 +257,7 @@ def _here(tasks: list[LoadTask]) -> list[Loaded]:
 
 def _on(spark: "SparkSession") -> Run:
     """Tasks as rows of a frame, one a partition, so that it works over Spark Connect; records never enter the JVM."""
+    from pyspark.errors import PySparkException
 
     def run(tasks: list[LoadTask]) -> list[Loaded]:
         def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -245,7 +269,11 @@ def _on(spark: "SparkSession") -> Run:
                 yield pa.RecordBatch.from_arrays([pa.array(done, pa.string())], names=["done"])
 
         frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, "done string")
-        return [Loaded.from_text(row.done) for row in frame.collect()]
+        try:
+            rows = frame.collect()
+        except PySparkException as error:
+            raise TidelogError(f"a task of the load failed: {reason(error)}") from error
+        return [Loaded.from_text(row.done) for row in rows]
 
     return run
 

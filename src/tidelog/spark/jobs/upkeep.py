@@ -1,16 +1,19 @@
 """Looking after a lake's table: what is in it, what it lacks, small files made large, and the way back into a topic."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import SettingsError
 from tidelog.spark.cluster import Brokers
-from tidelog.spark.lake import Lake
+from tidelog.spark.lakes import open_lake
 from tidelog.spark.options import source_options
+from tidelog.spark.parquet_lake import ParquetLake
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -44,7 +47,7 @@ def status(topics: Sequence[str], table: str, kafka: Mapping[str, str]) -> list[
     named.setdefault("kafka.isolation.level", "read_committed")
     brokers = Brokers(source_options({**named, "subscribe": ",".join(topics)}, streaming=False))
     partitions = brokers.partitions()
-    there = Lake(table).offsets(partitions)
+    there = open_lake(table).offsets(partitions)
     earliest, latest = brokers.earliest(partitions), brokers.latest(partitions)
     return [
         PartitionStatus(*tp, there.get(tp), latest[tp], latest[tp] - there.get(tp, earliest[tp]))
@@ -54,12 +57,12 @@ def status(topics: Sequence[str], table: str, kafka: Mapping[str, str]) -> list[
 
 def table(spark: "SparkSession", path: str, version: int | None = None) -> "DataFrame":
     """The table as a frame, as of a version, without a jar; what is in the quarantine is left out."""
-    return _everything(spark, path, version).where("error is null").drop("error")
+    return everything(spark, path, version).where("error is null").drop("error")
 
 
 def quarantine(spark: "SparkSession", path: str, version: int | None = None) -> "DataFrame":
     """What could not be decoded, and why."""
-    return _everything(spark, path, version).where("error is not null")
+    return everything(spark, path, version).where("error is not null")
 
 
 def compact(
@@ -68,32 +71,41 @@ def compact(
     target_mb: int = 128,
     min_age: timedelta = timedelta(hours=1),
     vacuum_after: timedelta = timedelta(days=7),
+    dry_run: bool = False,
 ) -> Compacted:
     """Make few large files of the many small ones of hours that are over, and remove files that no version of that age uses.
 
-    Readers are not disturbed, and neither is a load.
+    Readers are not disturbed, and neither is a load.  With `dry_run` nothing is done, and `files_after` is the fewest that there could be.
     """
     if vacuum_after < _SAFE:
         raise SettingsError(
             f"vacuum_after={vacuum_after} must be an hour or more: a load may be writing files"
         )
-    found = Lake(path).table
+    lake = open_lake(path)
+    if isinstance(lake, ParquetLake):
+        raise SettingsError(f"{path} is plain Parquet: only Delta tables can be compacted")
+    found = lake.table
     before = len(found.file_uris())
-    latest = datetime.now(UTC) - min_age
-    for each in found.partitions():
-        values = dict(each)
-        hour = datetime.fromisoformat(str(values["date"])).replace(tzinfo=UTC) + timedelta(
-            hours=int(values["hour"]) + 1
-        )
-        if hour <= latest:
-            found.optimize.compact(
-                [(name, "=", str(value)) for name, value in values.items()],
-                target_size=target_mb * 1024 * 1024,
-            )
+    fewest = before
+    for wanted in _closed(found, datetime.now(UTC) - min_age):
+        if dry_run:
+            place = "/".join(f"{name}={value}" for name, _, value in wanted)
+            fewest -= max(0, sum(f"/{place}/" in each for each in found.file_uris()) - 1)
+        else:
+            found.optimize.compact(wanted, target_size=target_mb * 1024 * 1024)
             found.update_incremental()
     hours = int(vacuum_after.total_seconds() // 3600)
-    removed = found.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
-    return Compacted(before, len(found.file_uris()), len(removed))
+    removed = found.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
+    return Compacted(before, fewest if dry_run else len(found.file_uris()), len(removed))
+
+
+def _closed(found: "DeltaTable", latest: datetime) -> Iterator[list[tuple[str, str, str]]]:
+    """The directories of hours that were over then, as Delta's filters."""
+    for each in found.partitions():
+        values = dict(each)
+        day = datetime.fromisoformat(str(values["date"])).replace(tzinfo=UTC)
+        if day + timedelta(hours=int(values["hour"]) + 1) <= latest:
+            yield [(name, "=", str(value)) for name, value in values.items()]
 
 
 def replay(
@@ -104,8 +116,9 @@ def replay(
     *,
     version: int | None = None,
     where: str | None = None,
+    dry_run: bool = False,
 ) -> int:
-    """Write a table's messages into a topic, in order within each partition; returns how many.
+    """Write a table's messages into a topic, in order within each partition; returns how many, or would be.
 
     The topic must have as many partitions as the one that was loaded.
     """
@@ -113,6 +126,8 @@ def replay(
     if where:
         frame = frame.where(where)
     count = frame.count()
+    if dry_run:
+        return count
     ordered = frame.repartition("topic", "partition").sortWithinPartitions("partition", "offset")
     options = {f"kafka.{name}": value for name, value in kafka.items()}
     chosen = ordered.select("key", "value", "headers", "partition")
@@ -120,21 +135,23 @@ def replay(
     return count
 
 
-def _everything(spark: "SparkSession", path: str, version: int | None) -> "DataFrame":
+def everything(spark: "SparkSession", path: str, version: int | None = None) -> "DataFrame":
+    """The table with its quarantine, and with the column `error` that tells the two apart."""
     from pyspark.sql.types import StructType
 
-    found = Lake(path).table
+    lake = open_lake(path)
+    if isinstance(lake, ParquetLake):
+        if version is not None:
+            raise SettingsError(f"{path} is plain Parquet, which has no versions")
+        made = "topic string, date date, hour int, partition int, offset bigint, timestamp timestamp, key binary, "
+        made += "value binary, headers array<struct<key: string, value: binary>>, json string, error string"
+        return spark.read.schema(made).parquet(path)
+    found = lake.table
     if version is not None:
         found.load_as_version(version)
-    schema: Any = StructType.fromJson(_json(found.schema().to_json()))
+    schema: Any = StructType.fromJson(json.loads(found.schema().to_json()))
     files = found.file_uris()
     if not files:
         return spark.createDataFrame([], schema)
     # The schema is given, or Spark would guess the types of the directories' names.
     return spark.read.schema(schema).option("basePath", path).parquet(*files)
-
-
-def _json(text: str) -> Any:
-    import json
-
-    return json.loads(text)

@@ -45,6 +45,7 @@ class Rebalancer:
             self._prepare_rebalance(group, why, step)
 
     def _prepare_rebalance(self, group: ClassicGroup, why: str, step: Step) -> None:
+        self._env.counts.rebalances += 1
         log.info(
             "group %s rebalances from generation %d (%s, %d members): %s",
             group.group_id, group.generation, group.state.value, len(group.members), why,

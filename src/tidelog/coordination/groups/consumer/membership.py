@@ -96,6 +96,7 @@ class ConsumerMembership:
         if why:
             epoch += 1
             records.append(group.epoch_record(epoch))
+            self._env.counts.rebalances += 1
             log.info("group %s rebalances to epoch %d: %s", group.group_id, epoch, why)
         target = group.target.get(known.replaced or updated.member_id, frozenset())
         if epoch > group.assignment_epoch:
@@ -272,6 +273,7 @@ class ConsumerMembership:
         if topics != group.topics:
             records.append(group.topics_record(topics))
         records.append(group.epoch_record(group.epoch + 1))
+        self._env.counts.rebalances += 1
         log.info("group %s rebalances to epoch %d: %s", group.group_id, group.epoch + 1, why)
         return records, lambda: self._cancel(group.group_id, member.member_id)
 

@@ -1,4 +1,4 @@
-"""Tests of messages: `key=a`, `value~err(or)?`, `value.user.id=7`, `header.source!=shop`, `time>=10m`, `offset<100`.
+"""Tests of messages, as a text each: `key=a`, `value~err(or)?`, `value.user.id=7`, `header.source!=shop`, `time>=10m`, `offset<100`.
 
     =  !=   the same text, or not        ~  !~   a regular expression is found in it, or not
     <  <=  >  >=   by number, where both are numbers, else by text; a time as people type it
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli._times import parse_time
+from tidelog.client.times import parse_time
 from tidelog.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -38,23 +38,30 @@ _PLAIN: dict[str, Callable[["Message"], object]] = {
 _FIELDS = "key, value, header.NAME, time, topic, partition, offset"
 
 
-def message_filter(texts: Iterable[str], now_ms: int) -> Test:
-    """Whether a message passes all the tests."""
-    tests = [_test(text, now_ms) for text in texts]
+def message_filter(
+    texts: Iterable[str], now_ms: int, *, option: str = "--where", patterns: bool = True
+) -> Test:
+    """Whether a message passes all the tests; errors name the option that they were given with.
+
+    Without `patterns` there are no regular expressions: a few characters of one can keep a server busy for hours.
+    """
+    tests = [_test(text, now_ms, f"{option} {text!r}", patterns) for text in texts]
     return lambda message: all(each(message) for each in tests)
 
 
-def _test(text: str, now_ms: int) -> Test:
+def _test(text: str, now_ms: int, said: str, patterns: bool) -> Test:
     found = _TEST.fullmatch(text)
     if found is None:
-        raise SettingsError(f"--where {text!r}: write FIELD=TEXT or FIELD~PATTERN with {_FIELDS}")
+        raise SettingsError(f"{said}: write FIELD=TEXT or FIELD~PATTERN with {_FIELDS}")
     name, path, order, wanted = found.groups()
-    read = _reader(text, name, path)
+    read = _reader(said, name, path)
     if order in ("~", "!~"):
+        if not patterns:
+            raise SettingsError(f"{said}: patterns are not taken here; use = != < <= > >=")
         try:
             pattern = re.compile(wanted)
         except re.error as error:
-            raise SettingsError(f"--where {text!r}: {wanted!r} is no pattern: {error}") from None
+            raise SettingsError(f"{said}: {wanted!r} is no pattern: {error}") from None
         return lambda message: bool(pattern.search(read(message))) == (order == "~")
     if name == "time":
         wanted = str(parse_time(wanted, now_ms))
@@ -71,7 +78,7 @@ def _compared(compare: Callable[[Any, Any], bool], left: str, right: str) -> boo
         return compare(left, right)
 
 
-def _reader(text: str, name: str, path: str | None) -> Callable[["Message"], str]:
+def _reader(said: str, name: str, path: str | None) -> Callable[["Message"], str]:
     if name in ("key", "value"):
         return lambda message: _inside(getattr(message, name), path)
     if name == "header" and path:
@@ -79,7 +86,7 @@ def _reader(text: str, name: str, path: str | None) -> Callable[["Message"], str
     if name in _PLAIN and path is None:
         plain = _PLAIN[name]
         return lambda message: str(plain(message))
-    raise SettingsError(f"--where {text!r}: there is no field {name!r}; there are {_FIELDS}")
+    raise SettingsError(f"{said}: there is no field {name!r}; there are {_FIELDS}")
 
 
 def _inside(data: bytes | None, path: str | None) -> str:

@@ -1,0 +1,1 @@
+"""tidelog beside its peers: systems, drivers, lines and the report.  `benchmarks/compare.py` runs it."""

@@ -1,0 +1,1 @@
+"""Programs that put load on a system, one file each, compiled on first use."""

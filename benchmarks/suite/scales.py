@@ -1,0 +1,126 @@
+"""How much is measured: the sizes of every line, by name.
+
+`full` is what the paper and the issue of this suite ask for and takes hours; `medium` is what `make bench` runs; `small` fits into
+a coffee break and is still interleaved; `quick` is for daily use, with tidelog alone.  `smoke` shows that everything runs, and
+its figures mean nothing.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    name: str
+    rounds: int
+    warm_up_messages: int
+    """Of 200 bytes, one by one and in batches, before anything is measured: a JVM compiles what is hot."""
+    seconds: float
+    """Of each run of the raw load generator."""
+    messages: int
+    """Of the paper's experiment, in batches of 50 and when consuming."""
+    messages_alone: int
+    """The same, one a batch; also for systems that have no batches."""
+    produce_mb: int
+    """Of each run of librdkafka's producer in the produce line."""
+    fetch_mb: int
+    latency_s: float
+    history_gb: tuple[float, ...]
+    partitions: tuple[int, ...]
+    backlog_gb: float
+    connections: int
+    """Idle connections, for the memory that they cost."""
+    client_seconds: float
+    thorough: bool
+    """Whether every combination is run, or the chosen few."""
+
+
+SCALES = {
+    each.name: each
+    for each in (
+        Scale(
+            name="smoke",
+            rounds=1,
+            warm_up_messages=1000,
+            seconds=0.2,
+            messages=20_000,
+            messages_alone=5000,
+            produce_mb=10,
+            fetch_mb=20,
+            latency_s=0.5,
+            history_gb=(0.02, 0.04),
+            partitions=(10, 20),
+            backlog_gb=0.05,
+            connections=20,
+            client_seconds=0.05,
+            thorough=False,
+        ),
+        Scale(
+            name="quick",
+            rounds=5,
+            warm_up_messages=10_000,
+            seconds=0.4,
+            messages=200_000,
+            messages_alone=30_000,
+            produce_mb=60,
+            fetch_mb=100,
+            latency_s=1.0,
+            history_gb=(),
+            partitions=(),
+            backlog_gb=0,
+            connections=0,
+            client_seconds=0,
+            thorough=False,
+        ),
+        Scale(
+            name="small",
+            rounds=3,
+            warm_up_messages=50_000,
+            seconds=1.0,
+            messages=500_000,
+            messages_alone=50_000,
+            produce_mb=200,
+            fetch_mb=300,
+            latency_s=2.0,
+            history_gb=(),
+            partitions=(),
+            backlog_gb=0.3,
+            connections=500,
+            client_seconds=0.4,
+            thorough=False,
+        ),
+        Scale(
+            name="medium",
+            rounds=5,
+            warm_up_messages=200_000,
+            seconds=2.0,
+            messages=2_000_000,
+            messages_alone=200_000,
+            produce_mb=500,
+            fetch_mb=1000,
+            latency_s=5.0,
+            history_gb=(0.5, 2.0),
+            partitions=(10, 1000),
+            backlog_gb=1.0,
+            connections=1000,
+            client_seconds=1.0,
+            thorough=True,
+        ),
+        Scale(
+            name="full",
+            rounds=5,
+            warm_up_messages=500_000,
+            seconds=5.0,
+            messages=10_000_000,
+            messages_alone=10_000_000,
+            produce_mb=2000,
+            fetch_mb=4000,
+            latency_s=30.0,
+            history_gb=(1.0, 10.0, 50.0),
+            partitions=(10, 1000, 10_000),
+            backlog_gb=10.0,
+            connections=1000,
+            client_seconds=5.0,
+            thorough=True,
+        ),
+    )
+}

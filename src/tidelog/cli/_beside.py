@@ -1,0 +1,171 @@
+"""What `tidelog serve` runs beside the broker: a schema registry and a console, each in a process of its own.
+
+They are started when the broker is ready, so the broker's start is as fast as without, and they share no interpreter with it.
+The broker goes on whatever becomes of them; one that ends by itself is started again after a pause, one that cannot start (no extra,
+the port is taken) says so in one line and is left alone.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.settings import BrokerSettings
+
+log = logging.getLogger(__name__)
+
+REGISTRY_LISTEN = "127.0.0.1:8081"
+CONSOLE_LISTEN = "127.0.0.1:8080"
+_PAUSE_S = 5.0
+_STOP_S = 10.0
+_WRONG_USE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A command of tidelog that is run beside the broker."""
+
+    title: str
+    extra: str
+    packages: tuple[str, ...]
+    """Without them it cannot run."""
+    command: tuple[str, ...]
+    asked_for: bool = True
+    """Whether the user wants it, or would merely have it."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--registry",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=REGISTRY_LISTEN,
+        help=f"run a schema registry as well, by default on {REGISTRY_LISTEN}",
+    )
+    console = parser.add_mutually_exclusive_group()
+    console.add_argument(
+        "--console",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=CONSOLE_LISTEN,
+        help=f"run the web console as well, by default on {CONSOLE_LISTEN}; on a terminal it is run anyway",
+    )
+    console.add_argument("--no-console", action="store_true", help="not on a terminal either")
+
+
+def companions(
+    arguments: argparse.Namespace, bootstrap: str, settings: BrokerSettings
+) -> list[Companion]:
+    """Those that were asked for, and on a terminal the console."""
+    found = []
+    if arguments.registry is not None:
+        command = ("registry", "--bootstrap", bootstrap, "--listen", arguments.registry)
+        found.append(Companion("schema registry", "schemas", ("fastavro", "uvicorn"), command))
+    # A terminal has a person before it; a service, a script and a test keep their ports to themselves.
+    listen = arguments.console or (CONSOLE_LISTEN if sys.stdout.isatty() else None)
+    if listen is not None and not arguments.no_console:
+        where = _most_secure(bootstrap, settings)
+        options = ["console", "--bootstrap", where.address, "--listen", listen]
+        for name, value in where.config.items():
+            options += ["-X", f"{name}={value}"]
+        if arguments.registry is not None:
+            options += ["--registry", f"http://{arguments.registry}"]
+        packages = ("fastapi", "uvicorn", "fastavro")
+        asked = arguments.console is not None
+        found.append(Companion("console", "console", packages, tuple(options), asked))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Entrance:
+    """A listener as the console uses it."""
+
+    address: str
+    config: dict[str, str]
+
+
+def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance:
+    """The listener with a login if there is one: who uses the console from afar shall not come in by the back door."""
+    listeners = settings.listeners()
+    chosen = next((each for each in listeners if each.protocol.startswith("SASL")), listeners[0])
+    if chosen == listeners[0]:
+        address = bootstrap
+    else:
+        host = "127.0.0.1" if chosen.host in ("", "0.0.0.0", "::") else chosen.host
+        address = f"{f'[{host}]' if ':' in host else host}:{chosen.port}"
+    security = settings.security
+    config = {}
+    if chosen.protocol != "PLAINTEXT":
+        config["security.protocol"] = chosen.protocol
+    if chosen.protocol.endswith("SSL"):
+        config["ssl.ca.location"] = security.tls_trusted or security.tls_certificate
+        # The certificate is the broker's own file, and made for its name rather than for the address here.
+        config["ssl.endpoint.identification.algorithm"] = "none"
+        if security.tls_client_auth == "required":
+            config["ssl.certificate.location"] = security.tls_certificate
+            config["ssl.key.location"] = security.tls_key or security.tls_certificate
+    if chosen.protocol.startswith("SASL"):
+        usable = [each for each in security.mechanisms if each != "OAUTHBEARER"]
+        config["sasl.mechanism"] = usable[0] if usable else "SCRAM-SHA-256"
+    return _Entrance(address, config)
+
+
+@contextlib.asynccontextmanager
+async def running_beside(companions: Sequence[Companion]) -> AsyncIterator[None]:
+    """Runs them until the block is left."""
+    tasks = []
+    for each in companions:
+        missing = _missing_packages(each.packages)
+        if not missing:
+            tasks.append(asyncio.ensure_future(_keep_running(each)))
+        elif each.asked_for:
+            log.warning(
+                "no %s: it needs %s (pip install 'tidelog[%s]')",
+                each.title,
+                ", ".join(missing),
+                each.extra,
+            )
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _missing_packages(packages: Sequence[str]) -> list[str]:
+    from importlib.util import find_spec  # only now: a start without them does not pay for it
+
+    return [each for each in packages if find_spec(each) is None]
+
+
+async def _keep_running(companion: Companion) -> None:
+    while True:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tidelog", *companion.command, "--until-eof"),
+            # The other end closes with this process, however it ends; then the companion ends, too.
+            stdin=asyncio.subprocess.PIPE,
+        )
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError:
+            await _stop(process)
+            raise
+        if code == _WRONG_USE:  # it has said why
+            return
+        log.warning("the %s ended with code %d; it is started again", companion.title, code)
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
