@@ -200,7 +200,7 @@ class Metering:
     ) -> tuple[int, bytes | Deferred | None]:
         frame = buffer[pos + _LENGTH_BYTES : end]
         if len(frame) < _HEADER.size:
-            return pos, b""
+            return pos, None
         accounts = self._accounts(peer, _client_id(frame, _HEADER.unpack_from(frame)[3]))
         began = self._now()
         stop, answers = self._serving.serve_run(peer, buffer, pos, end)
