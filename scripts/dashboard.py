@@ -92,6 +92,7 @@ ROWS: list[tuple[str, list[Panel]]] = [
             ("Idle share of the event loop", "percentunit", [("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent{{job}}", "{{instance}}")]),
             ("Lag of the event loop, p99", "s", [("histogram_quantile(0.99, sum by (le, instance) (rate(tidelog_eventloop_lag_seconds_bucket{{job}}[$__rate_interval])))", "{{instance}}")]),
             ("Throttled", "cps", [(_rate("tidelog_requests_throttled_total", "request"), "{{request}}")]),
+            ("Held back by quotas, seconds a second", "short", [(_rate("tidelog_quota_delayed_seconds_total", "quota, user, client_id"), "{{quota}} {{user}} {{client_id}}")]),
         ],
     ),
     (

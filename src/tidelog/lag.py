@@ -1,6 +1,6 @@
 """How far behind a reader is, whether that grows, and when retention reaches it: pure, for whoever has the evidence.
 
-`tidelog group lag` asks the brokers for it (`cli/_lag.py`), a broker's own metrics find it at home (`broker/metrics/`).
+`tidelog group describe` asks the brokers for it (`cli/_lag.py`), a broker's own metrics find it at home (`broker/metrics/`).
 """
 
 from dataclasses import dataclass

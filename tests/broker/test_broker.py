@@ -67,7 +67,7 @@ from tidelog.protocol.schema import ZERO_UUID, Request
 from tidelog.settings import topic_settings
 from tidelog.storage.config import LogConfig
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
 
 class Running:
@@ -420,6 +420,8 @@ async def test_an_empty_partition(server: Running):
     assert [topic.name for topic in directory.topics] == ["orders"]
     answer = await server.ask(ListConfigResourcesRequest(resource_types=[TOPIC]), 1)
     assert [each.resource_name for each in answer.config_resources] == ["orders"]
+    answer = await server.ask(ListConfigResourcesRequest(resource_types=[BROKER_LOGGER]), 1)
+    assert [each.resource_name for each in answer.config_resources] == ["0"]
 
 
 async def test_records_of_a_compacted_topic_are_not_deleted(server: Running):

@@ -275,3 +275,24 @@ async def test_levels_of_another_broker_are_its_own_matter(trio):
             await admin.alter_loggers(broker, {"tidelog.test.trio": None})
         with pytest.raises(InvalidRequest, match="root"):
             await admin.alter_loggers(0, {"root": None})
+
+
+async def test_who_is_held_back_by_a_quota_is_counted(tmp_path):
+    async with running(tmp_path) as broker:
+        where = {"bootstrap.servers": str(broker.addresses[0])}
+        async with Admin(where) as admin:
+            await admin.create_topics({"orders": 1})
+            entity = {"client-id": "greedy"}
+            await admin.alter_client_quotas(entity, {"producer_byte_rate": 1000.0})
+        async with Producer({**where, "client.id": "greedy"}) as producer:
+            await (await producer.send("orders", b"x" * 30_000))
+        found = await scraped(broker)
+    name = "kafka_network_requestmetrics_throttletimems"
+    assert found.of(f"{name}_count", request="Produce") == 1
+    assert found.of(f"{name}_sum", request="Produce") > 1000
+    assert found.of("tidelog_requests_throttled_total", request="Produce") == 1
+    who = {"quota": "producer_byte_rate", "user": "", "client_id": "greedy"}
+    assert found.of("tidelog_quota_limit", **who) == 1000
+    assert found.of("tidelog_quota_used_total", **who) > 30_000
+    assert found.of("tidelog_quota_delays_total", **who) == 1
+    assert found.of("tidelog_quota_delayed_seconds_total", **who) > 1

@@ -88,7 +88,7 @@ async def test_readers_of_committed_records_see_whole_transactions(rig, way):
     producer = await transact(rig, producer, (b"c", b"d"), way, sequence=third)
     assert await rig.read() == [[b"a", b"c"], [b"b", b"d"]]
     assert await rig.read(isolation=0) == [[b"a", b"no", b"c"], [b"b", b"no", b"d"]]
-    assert rig.partition().last_stable_offset == rig.partition().log_end_offset
+    assert rig.partition().log.last_stable_offset == rig.partition().log_end_offset
     if way == KAFKA_4:
         assert producer.producer_epoch == 3
 
@@ -130,7 +130,7 @@ async def test_a_batch_outside_of_its_transaction_is_refused(rig, version, code)
     await rig.end(producer)
     await rig.settle()
     assert await rig.produce(producer, 0, b"late", sequence=1, version=version) == code.code
-    assert rig.partition().last_stable_offset == rig.partition().log_end_offset
+    assert rig.partition().log.last_stable_offset == rig.partition().log_end_offset
     refused = await rig.produce(producer, 0, b"a", key=None, version=version)
     assert refused == TransactionalIdAuthorizationFailed.code
     refused = await rig.produce(producer, 0, b"a", key="unknown", version=version)
@@ -280,7 +280,7 @@ async def test_time_over(rig):
         await rig.timers.advance(10_000)
         await rig.settle()
     assert (await describe(rig, "x")).transaction_state == "CompleteAbort"
-    assert rig.partition().last_stable_offset == rig.partition().log_end_offset
+    assert rig.partition().log.last_stable_offset == rig.partition().log_end_offset
     assert (await rig.end(producer)).error_code == ProducerFenced.code
     assert (await rig.read())[0] == []
 
@@ -354,7 +354,7 @@ async def test_a_hanging_transaction_is_aborted_by_hand(rig, version):
     (found,) = (await rig.ask(asked, 0)).topics[0].partitions[0].active_producers
     assert found.current_txn_start_offset == -1
     assert (await rig.read())[0] == []
-    assert rig.partition().last_stable_offset == 2
+    assert rig.partition().log.last_stable_offset == 2
 
 
 # ---------------------------------------------------------------------- crashes
@@ -405,12 +405,13 @@ async def _after_the_crash(picture) -> bool:
         assert seen in ([b"1"], [b"1", b"2"])
     whole = await rig.read()
     assert (
-        whole[0] == whole[1] or rig.partition().last_stable_offset < rig.partition().log_end_offset
+        whole[0] == whole[1]
+        or rig.partition().log.last_stable_offset < rig.partition().log_end_offset
     )
     successor = await rig.init()
     await rig.settle()
-    assert rig.partition(0).last_stable_offset == rig.partition(0).log_end_offset
-    assert rig.partition(1).last_stable_offset == rig.partition(1).log_end_offset
+    assert rig.partition(0).log.last_stable_offset == rig.partition(0).log_end_offset
+    assert rig.partition(1).log.last_stable_offset == rig.partition(1).log_end_offset
     seen = await rig.read()
     is_there = seen == [[b"1", b"2"]] * 2
     assert is_there or seen == [[b"1"]] * 2

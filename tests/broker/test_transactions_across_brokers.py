@@ -186,7 +186,7 @@ async def test_a_marker_that_overtakes_the_permission_voids_it(cluster):
     code = await cluster.events.produce(producer, 0, b"late", version=11)
     assert code == TransactionAbortable.code  # asked again, and told so
     partition = cluster.events.partition(0)
-    assert partition.last_stable_offset == partition.high_watermark
+    assert partition.log.last_stable_offset == partition.high_watermark
 
 
 async def test_a_permission_of_an_older_leader_epoch_is_void(cluster):

@@ -62,7 +62,7 @@ async def test_without_a_flush_policy_an_append_is_committed_at_once(tmp_path):
     appended = append(partition)
     assert partition.committed(appended.last_offset) is None
     assert partition.flushed(appended.last_offset) is None
-    assert partition.high_watermark == partition.last_stable_offset == 1
+    assert partition.high_watermark == partition.log.last_stable_offset == 1
 
 
 async def test_many_commits_share_a_flush(tmp_path):

@@ -28,7 +28,13 @@ class BrokerLimits:
         self._services = services
         self._quotas = services.quotas
         self._limits = Limits({})
-        self.metering = Metering(dispatcher, services.quotas, services.handlers, services.clock)
+        self.metering = Metering(
+            dispatcher,
+            services.quotas,
+            services.handlers,
+            services.clock,
+            services.requests.throttle,
+        )
         listeners = settings().listeners()
         between_brokers = settings().security.inter_broker_listener.upper()
         self.arrivals = Arrivals(

@@ -71,8 +71,17 @@ _NO_DELAY: Delay = (0.0, "")
 class Metering:
     """See the module's docstring; implements `dispatch.Serving`."""
 
-    def __init__(self, serving: Serving, quotas: Quotas, handlers: Handlers, clock: Clock) -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        quotas: Quotas,
+        handlers: Handlers,
+        clock: Clock,
+        count: Callable[[str, float], None] = lambda *_: None,
+    ) -> None:
+        """`count` is told of every answer that says to wait: the API, and for how many seconds."""
         self._serving = serving
+        self._count = count
         self._quotas = quotas
         self._handlers = handlers
         self._now = clock.monotonic
@@ -139,7 +148,10 @@ class Metering:
         if accounts.fetch is None:
             return True, 0
         granted, delay = accounts.fetch.ask(size_bytes, self._now())
-        return granted, self._hold(peer, (delay, CONSUMER_BYTE_RATE))
+        told_ms = self._hold(peer, (delay, CONSUMER_BYTE_RATE))
+        if told_ms:
+            self._count("FetchConsumer", delay)
+        return granted, told_ms
 
     # ------------------------------------------------------------------ requests
 
@@ -207,6 +219,7 @@ class Metering:
         handler = self._handlers.get(_PRODUCE)
         assert handler is not None
         self._hold(peer, delay)
+        self._count(handler.name, delay[0])
         if answers is None:
             return stop, None  # they want no answers
         left_ms = partial(self._left_ms, self._now() + delay[0])
@@ -240,6 +253,7 @@ class Metering:
         """Hold the peer, if it is to be held, and have the answer say so."""
         if not self._hold(peer, delay):
             return answer
+        self._count(handler.name, delay[0])
         return tell(handler, version, answer, partial(self._left_ms, self._now() + delay[0]))
 
     def _hold(self, peer: Peer, delay: Delay) -> int:

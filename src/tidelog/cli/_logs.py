@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser, level: str) -> None:
         metavar="FORMAT",
         default=FORMATS[0],
         choices=FORMATS,
-        help="human: lines to read; json: an object a line",
+        help=", ".join(FORMATS),
     )
 
 

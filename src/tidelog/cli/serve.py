@@ -55,10 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--brokers",
         type=_count,
         metavar="N",
-        help="so many brokers as one cluster on this machine, on consecutive ports",
+        help="so many brokers on this machine, as one cluster",
     )
     add("--data", metavar="DIR", action="append", help="where the data is kept (./data)")
-    add("--broker-id", type=_broker_id, help="number of this broker in its cluster (0)")
+    add(
+        "--broker-id",
+        type=_broker_id,
+        metavar="ID",
+        help="number of this broker in its cluster (0)",
+    )
     add(
         "--metastore",
         metavar="WHERE",
@@ -70,15 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--ready-file",
         metavar="FILE",
-        help="written when connections are accepted: the addresses, one a line",
+        help="written when it is ready: the addresses, one a line",
     )
     # For the supervisor of several brokers: stop when standard input ends.
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
     add(
         "--metrics",
         metavar="HOST:PORT",
-        help="where /metrics, /healthz and /readyz are; `off` for nowhere "
-        "(127.0.0.1, and the broker's port plus 312: 9404 for 9092)",
+        help="where /metrics and /healthz are, or `off` (127.0.0.1, and the broker's port plus 312: 9404)",
     )
     _logs.add_options(parser, "info")
     add_options(parser)

@@ -19,7 +19,12 @@ from tidelog.cluster.election_news import Elections, elected, tell
 from tidelog.cluster.eligible import MinInSync, with_eligible
 from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
-from tidelog.cluster.metadata import BrokerRecord, ProducerIdsRecord, Record
+from tidelog.cluster.metadata import (
+    BrokerChangeRecord,
+    BrokerRecord,
+    ProducerIdsRecord,
+    Record,
+)
 from tidelog.cluster.reassignment import Move
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
@@ -115,6 +120,7 @@ class Controller:
             if records:
                 await self._append(with_eligible(image, records, self._min_in_sync(image)))
                 self._note_elections(image, records, begun)
+                _tell_of_brokers(image, self.image, records)
         except Fenced as error:
             self.resign()
             raise NotController(str(error)) from error
@@ -324,6 +330,20 @@ def _typed(
 
 def _not_now(error: MetastoreError) -> KafkaError:
     return RequestTimedOut(f"the controller cannot decide at the moment: {error}")
+
+
+def _tell_of_brokers(before: Image, after: Image, records: Sequence[Record]) -> None:
+    """One line for each that has come, or is about to stop; of who is gone `reconcile` tells."""
+    if len(after.brokers) < 2 or not any(
+        isinstance(each, BrokerRecord | BrokerChangeRecord) for each in records
+    ):
+        return  # a broker that is alone has no news for anybody
+    for broker in after.brokers.values():
+        old = before.brokers.get(broker.id)
+        if not broker.fenced and (old is None or old.fenced or old.epoch != broker.epoch):
+            log.info("broker %d takes part (epoch %d)", broker.id, broker.epoch)
+        elif broker.stopping and old is not None and not old.stopping:
+            log.info("broker %d is about to stop: others lead what it led", broker.id)
 
 
 def _tell_of_fenced(before: Image, after: Image, present: Set[int]) -> None:

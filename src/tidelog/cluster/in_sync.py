@@ -83,7 +83,9 @@ class InSync:
     def changed(
         self, partition: Partition, before: tuple[int, ...], after: tuple[int, ...]
     ) -> None:
-        """The controller has settled an ISR: one line, with the reason."""
+        """The controller has settled an ISR: if it is another one, one line with the reason."""
+        if not before or set(before) == set(after):
+            return
         left = [each for each in before if each not in after]
         joined = [each for each in after if each not in before]
         self.shrinks += bool(left)

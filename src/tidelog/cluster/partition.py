@@ -22,20 +22,19 @@ import logging
 from uuid import UUID
 
 from tidelog.cluster.commits import Commits, Then
+from tidelog.cluster.flush_task import flush_until_clean
 from tidelog.cluster.image import PartitionState
 from tidelog.cluster.replica import UNKNOWN_EPOCH, Followers
 from tidelog.cluster.surroundings import Surroundings, Watcher
-from tidelog.cluster.traffic import Traffic
+from tidelog.cluster.traffic import Growth, Traffic
 from tidelog.errors import (
     FencedLeaderEpoch,
     KafkaError,
-    KafkaStorageError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
-    UnknownServerError,
 )
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
@@ -62,11 +61,11 @@ class Partition:
     __slots__ = (
         "_commits",
         "_config",
-        "_counted",
         "_deletions",
         "_flush",
         "_flusher",
         "_flushes",
+        "_growth",
         "_own_end",
         "_rules",
         "_surroundings",
@@ -106,8 +105,7 @@ class Partition:
         self.log = log
         self.traffic = Traffic() if traffic is None else traffic
         """Of the topic; shared with its other partitions."""
-        self._counted = log.log_end_offset, log.appended_bytes
-        """Up to where what was written is part of `traffic`, while this broker leads."""
+        self._growth = Growth(log)
         self.leader_epoch = leader_epoch
         self.partition_epoch = UNKNOWN_EPOCH
         """Of the last state that was taken over.  Invariant: never goes back."""
@@ -154,11 +152,6 @@ class Partition:
         return self.log.high_watermark
 
     @property
-    def last_stable_offset(self) -> int:
-        """Records below it belong to no open transaction.  Invariant: <= high_watermark."""
-        return self.log.last_stable_offset
-
-    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
@@ -177,7 +170,7 @@ class Partition:
         assert state.leader_epoch >= self.leader_epoch, (state, self.leader_epoch)
         afresh = self.not_leading is not None
         if afresh:
-            self._counted = log.log_end_offset, log.appended_bytes
+            self._growth = Growth(log)
         if afresh or state.leader_epoch > self.leader_epoch:
             self.epoch_start_offset = self._own_end = log.log_end_offset
         self.leader, self.leader_epoch = surroundings.broker_id, state.leader_epoch
@@ -193,7 +186,7 @@ class Partition:
             before = followers.isr
             followers.assign(state, now_ms, log.log_end_offset, start, afresh=afresh)
             if not afresh:
-                self._isr_settled(before, followers.isr)
+                surroundings.isr_changed(self, before, followers.isr)
             self._tell_followers()
         else:
             if self.followers is not None:
@@ -222,18 +215,15 @@ class Partition:
         self._resign(error)
 
     def count_in(self) -> None:
-        """Add what was written since the last time to `traffic`: a log knows how much it has grown, an append need not say so."""
+        """Add what was written here since the last time to `traffic`."""
         if self.not_leading is None:
-            log, (offset, size) = self.log, self._counted
-            self._counted = log.log_end_offset, log.appended_bytes
-            self.traffic.messages_in += self._counted[0] - offset
-            self.traffic.bytes_in += self._counted[1] - size
+            self._growth.count(self.log, self.traffic)
 
     def _resign(self, error: KafkaError) -> None:
         self.count_in()
         self.not_leading = error
         self.followers = None
-        self._fail_commits(error)
+        self.fail_commits(error)
         self._fail_waiters(self.watchers, error)
         self._fail_waiters(self.replica_watchers, error)
 
@@ -255,13 +245,10 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         before = followers.isr
         followers.settle(state.isr, state.partition_epoch)
-        self._isr_settled(before, followers.isr)
+        if self._surroundings is not None:
+            self._surroundings.isr_changed(self, before, followers.isr)
         self._tell_followers()
         self.maybe_advance()
-
-    def _isr_settled(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        if before and set(before) != set(after) and self._surroundings is not None:
-            self._surroundings.isr_changed(self, before, after)
 
     # ------------------------------------------------------------------ writing
 
@@ -484,7 +471,6 @@ class Partition:
             self.maybe_advance()  # one who was about to join may have been given up
             return False
         followers.propose(tuple(each for each in followers.isr if each not in lagging))
-        _log.debug("%s-%d: replicas %s lag behind", self.topic, self.index, lagging)
         surroundings.propose(self)
         return True
 
@@ -515,10 +501,8 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         """Drop what the leader never had."""
         if offset < self.log.high_watermark:
-            _log.warning(
-                "%s-%d is cut back to %d, below its high watermark %d",
-                self.topic, self.index, offset, self.log.high_watermark,
-            )  # fmt: skip
+            told = "%s is cut back to %d, below its high watermark %d"
+            _log.warning(told, self.topic_partition, offset, self.log.high_watermark)
         self.log.truncate_to(offset)
         self._was_cut(offset)
 
@@ -592,43 +576,25 @@ class Partition:
         for watcher in list(watchers):
             watcher.advanced(self, grown_bytes)
 
-    def _fail_commits(self, error: KafkaError) -> None:
+    def fail_commits(self, error: KafkaError) -> None:
+        """Who waits hears that it will not be."""
         for waits in (self._commits, self._flushes, self._deletions):
             waits.fail(error)
 
     # ------------------------------------------------------------------ the flush
 
     def _start_flush(self) -> None:
-        self._flush = asyncio.get_running_loop().create_task(self._flush_until_clean())
+        work = flush_until_clean(self, self._flusher)
+        self._flush = asyncio.get_running_loop().create_task(work)
 
-    async def _flush_until_clean(self) -> None:
-        """Flush until no flush is due; appends made meanwhile share the next one."""
-        log = self.log
-        try:
-            while True:
-                end = log.log_end_offset
-                await self._flusher.flush(log, end)
-                if self.not_leading is not None:
-                    return
-                if not log.flush_due():
-                    self._flushed_to(log.log_end_offset)
-                    return
-                self._flushed_to(min(end, log.log_end_offset))
-        except KafkaError as error:
-            self._fail_commits(error)
-        except OSError as error:
-            failure = KafkaStorageError(f"the flush of {log.topic_partition} failed: {error}")
-            self._fail_commits(failure)
-        except Exception:  # noqa: BLE001  (the root of the task)
-            self._fail_commits(UnknownServerError())
-            _log.exception("the flush of %s failed", log.topic_partition)
-        finally:
-            self._flush = None
-
-    def _flushed_to(self, end: int) -> None:
+    def flushed_to(self, end: int) -> None:
+        """Everything below `end` is on the disk."""
         if self.followers is None:
             self._advance(end)
             return
         self._own_end = end
         self._flushes.release(end)
         self.maybe_advance()
+
+    def flush_ended(self) -> None:
+        self._flush = None

@@ -43,4 +43,4 @@ class Surroundings:
     truncated: Callable[[Log, int], None]
     """The log was cut back to an offset."""
     isr_changed: "Callable[[Partition, tuple[int, ...], tuple[int, ...]], None]" = lambda *_: None
-    """The in-sync replicas of a partition that is led here were these, and are those."""
+    """The controller has settled the in-sync replicas of a partition that is led here: they were these, and are those."""

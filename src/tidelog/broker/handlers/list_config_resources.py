@@ -1,7 +1,7 @@
 """ListConfigResources (74): what has settings (KIP-1142).
 
-Versions: 0 lists client metrics; 1 any type.  Absent: client metrics, loggers and groups, which have no settings here
-and are never listed.
+Versions: 0 lists client metrics; 1 any type.  Absent: client metrics and groups, which have no settings here and are
+never listed.
 """
 
 from tidelog.broker.configs import ResourceType
@@ -29,6 +29,7 @@ def list_config_resources(
     names = {
         ResourceType.TOPIC: list(image.topics),
         ResourceType.BROKER: [str(each) for each in image.brokers],
+        ResourceType.BROKER_LOGGER: [str(each) for each in image.brokers],
     }
     return ListConfigResourcesResponse(
         config_resources=[
