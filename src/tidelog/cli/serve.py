@@ -55,14 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--brokers",
         type=_count,
         metavar="N",
-        help="so many brokers as one cluster on this machine, on consecutive ports",
+        help="so many as one cluster here, on consecutive ports",
     )
     add("--data", metavar="DIR", action="append", help="where the data is kept (./data)")
-    add("--broker-id", type=_broker_id, help="number of this broker in its cluster (0)")
+    add("--broker-id", type=_broker_id, metavar="N", help="its number in the cluster (0)")
     add(
         "--metastore",
         metavar="WHERE",
-        help="metadata of the cluster: sqlite:PATH on one machine, zk://HOST:PORT,…/PATH on several",
+        help="metadata: sqlite:PATH, or zk://HOST:PORT,…/PATH",
     )
     add("--advertise", metavar="HOST:PORT", help="the address that clients are told to use")
     add("--config", metavar="FILE", help="a server.properties file")
@@ -70,14 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--ready-file",
         metavar="FILE",
-        help="written when connections are accepted: the addresses, one a line",
+        help="gets the addresses when connections are accepted",
     )
     # For the supervisor of several brokers: stop when standard input ends.
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
     add(
         "--metrics",
         metavar="HOST:PORT",
-        help="metrics and health over HTTP, or `off` (127.0.0.1:9404)",
+        help="metrics and health, or `off` (127.0.0.1:9404)",
     )
     _logs.add_options(parser, "info")
     add_options(parser)
