@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from load.build import built
+from suite.drivers.build import program
 
 from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -79,7 +79,7 @@ def create(port: int, topic: str) -> None:
 
 def load(*arguments: object) -> dict[str, float]:
     done = subprocess.run(
-        [str(built()), *map(str, arguments)], check=True, capture_output=True, text=True
+        [str(program("raw")), *map(str, arguments)], check=True, capture_output=True, text=True
     )
     measured: dict[str, float] = json.loads(done.stdout)
     assert not measured.get("errors"), measured
@@ -160,7 +160,7 @@ def memory() -> dict[str, float]:
     with LocalBroker() as broker:
         create(broker.port, "m")
         idle = memory_mb(broker.pid)
-        command = [str(built()), "idle", broker.host, broker.port, "-", 1, 1000, 1, 1, 3]
+        command = [str(program("raw")), "idle", broker.host, broker.port, "-", 1, 1000, 1, 1, 3]
         with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()

@@ -120,7 +120,7 @@ def counted(tree: Path, served: int, received: int) -> int:
         "--cache-sim=no",
         "--cachegrind-out-file=/dev/null",
     ]
-    script = REPOSITORY / "benchmarks" / "load" / "one_request.py"
+    script = REPOSITORY / "benchmarks" / "suite" / "drivers" / "one_request.py"
     command = [*valgrind, sys.executable, str(script), str(tree), str(served), str(received)]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)

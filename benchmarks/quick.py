@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--against", type=Path, help="a stored run, instead of the last")
     parser.add_argument("--forget", action="store_true", help="do not keep this run")
     options = parser.parse_args(arguments)
-    stored = options.against or max(KEPT.glob("*.json"), default=None)
+    stored = options.against or last_of(options.scale)
     before = load(stored) if stored else None
     began = time.monotonic()
     keep = KEPT / time.strftime("%Y%m%d-%H%M%S.json", time.gmtime())
@@ -50,6 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print("\n".join(compared(run, before)))
     return 0
+
+
+def last_of(scale: str, kept: Path = KEPT) -> Path | None:
+    """The last stored run of the same scale: others do not compare."""
+    for path in sorted(kept.glob("*.json"), reverse=True):
+        if load(path).scale["name"] == scale:
+            return path
+    return None
 
 
 def compared(run: Run, before: Run | None) -> list[str]:

@@ -36,7 +36,7 @@ PICTURES = ROOT / "docs" / "console"
 SIZE = {"width": 1280, "height": 800}
 MOST_BYTES = 150_000
 CHARTED_S = 75
-COLOURS = 128
+COLOURS = 256
 
 ORDER = {
     "type": "record",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 COLOURS = ("#1f77b4", "#d95f02", "#e6ab02", "#999999", "#66a61e", "#a6761d", "#7570b3", "#e7298a")
-_WIDTH, _LEFT, _TOP = 760, 70, 34
+_WIDTH, _LEFT, _TOP, _LEGEND = 820, 70, 34, 210
 _FONT = 'font-family="sans-serif" font-size="12" fill="#777"'
 
 
@@ -16,8 +16,8 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> st
     """Horizontal bars: group → name → value.  The longest is the largest; no value, no bar."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     largest = max((value for group in groups.values() for value in group.values()), default=1) or 1
-    left, bar, gap = 230, 15, 12
-    room = _WIDTH - left - 110
+    left, bar, gap = 270, 15, 12
+    room = _WIDTH - left - 170
     parts, y = [_text(10, 18, f"{title} ({unit})", bold=True)], _TOP
     for group, values in groups.items():
         parts.append(_text(10, y + 12, group))
@@ -34,9 +34,12 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> st
 
 
 def lines(
-    title: str, x_unit: str, y_unit: str, curves: Mapping[str, Sequence[Sequence[float]]]
+    title: str,
+    x_unit: str,
+    y_unit: str,
+    curves: Mapping[tuple[str, str], Sequence[Sequence[float]]],
 ) -> str:
-    """Curves of (x, y) points; y is logarithmic."""
+    """Curves of (x, y) points by (name, variant); y is logarithmic.  A name has one colour, its second variant is dashed."""
     height, bottom = 380, 330
     points = [point for curve in curves.values() for point in curve if point[1] > 0]
     if not points:
@@ -47,7 +50,7 @@ def lines(
 
     def place(x: float, y: float) -> tuple[float, float]:
         share = math.log10(max(y, low) / low) / math.log10(top / low)
-        across = _LEFT + x * (_WIDTH - _LEFT - 190)
+        across = _LEFT + x * (_WIDTH - _LEFT - _LEGEND)
         return across, bottom - share * (bottom - _TOP)
 
     parts = [_text(10, 18, f"{title} ({y_unit})", bold=True)]
@@ -55,20 +58,28 @@ def lines(
     while mark <= top:
         _, y = place(0, mark)
         parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - 190}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _LEGEND}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
         )
         parts.append(_text(_LEFT - 8, y + 4, short(mark), anchor="end"))
         mark *= 10
-    for number, (name, curve) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
+    names = list(dict.fromkeys(name for name, _ in curves))
+    seen: set[str] = set()
+    for number, ((name, variant), curve) in enumerate(curves.items()):
+        colour = COLOURS[names.index(name) % len(COLOURS)]
+        dashes = ' stroke-dasharray="6 4"' if name in seen else ""
+        seen.add(name)
         # Every curve over its own length: systems that are slower were given fewer messages.
         furthest = max((x for x, _ in curve), default=1) or 1
         path = " ".join("{:.1f},{:.1f}".format(*place(x / furthest, y)) for x, y in curve if y > 0)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(
-            f'<rect x="{_WIDTH - 180}" y="{_TOP + 18 * number}" width="12" height="12" fill="{colour}"/>'
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
         )
-        parts.append(_text(_WIDTH - 163, _TOP + 10 + 18 * number, name))
+        y = _TOP + 6 + 18 * number
+        x = _WIDTH - _LEGEND + 10
+        parts.append(
+            f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"{dashes}/>'
+        )
+        parts.append(_text(x + 30, y + 4, f"{name}, {variant}" if variant else name))
     parts.append(
         _text(_LEFT, bottom + 26, f"from the first to the last message of each run ({x_unit})")
     )

@@ -5,7 +5,7 @@ median of those of the rounds, with the smallest and the largest.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 WIDENED = 1.5
@@ -36,6 +36,20 @@ def ratio(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Spread | No
     """Ours through theirs, in the rounds that both have."""
     common = [each for each in ours if theirs.get(each)]
     return spread(ours[each] / theirs[each] for each in common)
+
+
+def coarser(course: Sequence[Sequence[float]], points: int) -> list[list[float]]:
+    """The course of a run in fewer points: each tells the rate over all that lies since the one before.
+
+    A point is (messages so far in some unit, rate since the last); the points given are equally many messages apart.
+    """
+    step = max(len(course) // points, 1)
+    groups = [course[at : at + step] for at in range(0, len(course), step)]
+    return [
+        [group[-1][0], len(group) / sum(1 / rate for _, rate in group)]
+        for group in groups
+        if all(rate > 0 for _, rate in group)
+    ]
 
 
 def changed(now: Spread, before: Spread) -> str:

@@ -5,9 +5,10 @@ from xml.etree import ElementTree
 import pytest
 from suite import charts, targets
 from suite.report import drawn, text, write
-from suite.samples import Run, Sample, load
+from suite.samples import Run, Sample
+from suite.samples import load as load_run
 from suite.scales import SCALES
-from suite.spread import Spread, changed, ratio, spread
+from suite.spread import Spread, changed, coarser, ratio, spread
 
 SYSTEMS = {
     "tidelog": {"version": "1", "settings": "defaults"},
@@ -45,6 +46,14 @@ def test_a_ratio_is_taken_within_each_round():
 def test_a_ratio_to_nothing_is_none():
     assert ratio({0: 1.0}, {}) is None
     assert ratio({0: 1.0}, {0: 0.0}) is None
+
+
+def test_a_coarser_course_tells_the_rate_over_all_of_a_step():
+    # A tenth of a second each at 10, then a second at 1: two messages in 1.1 s.
+    course = [[1.0, 10.0], [2.0, 1.0], [3.0, 5.0], [4.0, 5.0]]
+    assert coarser(course, 2) == [[2.0, pytest.approx(2 / 1.1)], [4.0, 5.0]]
+    assert coarser(course[:1], 2) == course[:1]
+    assert coarser([], 2) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +105,7 @@ def test_a_queue_is_compared_by_the_only_way_that_it_has():
 def test_results_are_read_as_they_were_written(tmp_path):
     run = a_run([Sample("paper", "consume", "tidelog", 0, {"x": 1.5}, [[1.0, 2.0]])])
     run.save(tmp_path / "results.json")
-    assert load(tmp_path / "results.json") == run
+    assert load_run(tmp_path / "results.json") == run
     assert [each.name for each in tmp_path.iterdir()] == ["results.json"]
 
 
@@ -148,3 +157,32 @@ def test_the_full_scale_is_the_paper_s():
     full = SCALES["full"]
     assert (full.messages, full.history_gb[-1], full.backlog_gb) == (10_000_000, 50.0, 10.0)
     assert full.partitions[-1] == 10_000
+
+
+def test_the_daily_form_tells_what_changed():
+    from quick import compared
+
+    before = a_run(rates("produce", "1 KB", "mb_per_s", [100.0, 101.0], []))
+    now = a_run(rates("produce", "1 KB", "mb_per_s", [50.0, 51.0], []))
+    first, counted = compared(now, before)
+    assert first.endswith("before      100 ±  3%    -49.8%   down")
+    assert counted == "same 0  up 0  down 1"
+    assert compared(now, None) == [first.partition("   before")[0]]
+
+
+def test_the_daily_form_compares_with_the_last_run_of_its_scale(tmp_path):
+    from quick import last_of
+
+    assert last_of("smoke", tmp_path) is None
+    for name, scale in (("1", "smoke"), ("2", "smoke"), ("3", "quick")):
+        run = a_run([])
+        run.scale["name"] = scale
+        run.save(tmp_path / f"{name}.json")
+    assert last_of("smoke", tmp_path) == tmp_path / "2.json"
+
+
+@pytest.mark.parametrize(("load", "told"), [("1.90", False), ("9.00", True)])
+def test_a_busy_machine_is_told_of(load, told):
+    run = a_run([])
+    run.machine.update({"processor": "some, 2 cores", "load at the start": load})
+    assert ("was busy with other work" in text(run)) is told

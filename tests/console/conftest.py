@@ -17,7 +17,7 @@ from tidelog.testing.local_broker import LocalBroker
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
 SECURED = {
-    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
     "sasl.plain.users": "admin:keep-it-secret,alice:wonderland",
     "authorizer.class.name": "acls",
     "super.users": "User:admin",

@@ -68,8 +68,9 @@ def test_when_serve_runs_it(options, terminal, listen):
     assert [each.command[4] for each in found] == ([listen] if listen else [])
 
 
-def test_serve_tells_it_where_the_registry_is():
-    *_, console = companions("--registry", "127.0.0.1:7", "--console")
+@pytest.mark.parametrize("listen", ["127.0.0.1:7", ":7"])
+def test_serve_tells_it_where_the_registry_is(listen):
+    *_, console = companions("--registry", listen, "--console")
     assert console.command[-2:] == ("--registry", "http://127.0.0.1:7")
 
 
@@ -79,14 +80,14 @@ def test_serve_uses_the_listener_with_a_login():
         **{
             "listeners": "PLAINTEXT://127.0.0.1:9092,SASL_SSL://0.0.0.0:9093",
             "ssl.keystore.certificate.chain": "cert.pem",
-            "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN,SCRAM-SHA-512",
             "sasl.plain.users": "admin:hush-hush",
         },
     )
     told = " ".join(console.command)
     assert "--bootstrap 127.0.0.1:9093" in told
     assert "security.protocol=SASL_SSL" in told
-    assert "sasl.mechanism=SCRAM-SHA-512" in told
+    assert "--mechanism SCRAM-SHA-512 --mechanism PLAIN" in told
     assert "ssl.ca.location=cert.pem" in told
     assert "hush-hush" not in told
 

@@ -105,6 +105,31 @@ def test_curl_with_a_password(secured: Console):
     assert answer.status == 401
 
 
+def test_a_login_is_tried_with_several_mechanisms(secured_broker: LocalBroker):
+    config = {
+        "bootstrap.servers": secured_broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+    }
+    with Console(config, mechanisms=["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]) as console:
+        assert console.login("alice", "not-the-one").status == 401
+        assert console.login("bella", "through-the-glass").status == 401
+        assert console.login("admin", "keep-it-secret").status == 200  # who has PLAIN
+        body = {"password": "through-the-glass"}
+        assert console.ask("PUT", "/users/bella", body).status == 200
+        assert console.login("bella", "through-the-glass").status == 200  # who has SCRAM
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(secured: Console):
+    headers = {
+        "Content-Type": "application/json",
+        "Host": "localhost",
+        "Origin": "https://localhost",
+    }
+    body = json.dumps({"user": "admin", "password": "keep-it-secret"}).encode()
+    answer = secured.raw("POST", "/api/v1/session", body, headers)
+    assert "; secure" in answer.headers["set-cookie"].lower()
+
+
 def test_secrets_are_not_shown(secured: Console):
     secured.login("admin", "keep-it-secret")
     for path in ("/brokers/0/settings", "/users", "/session", "/overview"):

@@ -139,3 +139,58 @@ def test_random_bytes_never_do_more_than_raise(kernel, data):
     assert places == []
     assert stop == 0
     assert bool(reason) == bool(data)
+
+
+def a_log(*counts: int, first: int = 100) -> tuple[bytes, list[tuple[int, int]]]:
+    """Batches of so many records, back to back; and where each begins, and with which offset."""
+    data, places, offset = b"", [], first
+    for count in counts:
+        places.append((len(data), offset))
+        rows = [(1000, None, b"v" * count, ())] * count
+        data += bytes(build_batch(rows, base_offset=offset))
+        offset += count
+    return data, [*places, (len(data), offset)]
+
+
+FAR = 1 << 62
+
+
+@given(st.lists(st.integers(1, 5), max_size=8), st.integers(90, 140), st.integers(0, 10))
+def test_skipping_stops_at_the_batch_that_holds_the_offset(kernel, counts, offset, before):
+    data, places = a_log(*counts)
+    buffer = bytes(before) + data
+    stop, after = kernel.skip_batches(buffer, before, 100, offset, len(buffer))
+    passed = [next_offset for _, next_offset in places[1:] if next_offset <= offset]
+    assert after == (passed[-1] if passed else -1)
+    assert stop - before == places[len(passed)][0]
+
+
+@given(st.lists(st.integers(1, 5), max_size=8), st.integers(0, 700))
+def test_skipping_stops_at_the_batch_that_does_not_fit(kernel, counts, limit):
+    data, places = a_log(*counts)
+    stop, after = kernel.skip_batches(data, 0, 100, FAR, limit)
+    fitting = [place for place in places[1:] if place[0] <= limit]
+    assert (stop, after) == (fitting[-1] if fitting else (0, -1))
+
+
+def test_the_last_batch_may_reach_beyond_the_buffer(kernel):
+    data, places = a_log(1, 2, 3)
+    cut = data[: places[2][0] + 27]
+    assert kernel.skip_batches(cut, 0, 100, FAR, len(data)) == places[3]
+    assert kernel.skip_batches(cut[:-1], 0, 100, FAR, len(data)) == places[2]
+
+
+@pytest.mark.parametrize("changes", [{"last_offset_delta": -1}, {"base_offset": 3}, {"length": 48}])
+def test_skipping_stops_at_what_is_no_batch_of_the_log(kernel, changes):
+    wrong = bytearray(build_batch(ROWS, base_offset=200))
+    header = parse_header(wrong)._replace(**changes)
+    struct.pack_into(">qi", wrong, 0, header.base_offset, header.length)
+    struct.pack_into(">i", wrong, 23, header.last_offset_delta)
+    data, places = a_log(1, 2)
+    assert kernel.skip_batches(data + wrong, 0, 100, FAR, FAR) == places[2]
+
+
+@given(st.binary(max_size=200), st.integers(-5, 250))
+def test_skipping_over_noise_ends(kernel, noise, pos):
+    stop, _ = kernel.skip_batches(noise, pos, 0, FAR, len(noise))
+    assert pos <= stop <= max(pos, len(noise))

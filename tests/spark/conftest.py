@@ -67,6 +67,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """A master and two workers."""
+    if os.environ.get("TIDELOG_SPARK_CLUSTER") == "no":
+        pytest.skip("TIDELOG_SPARK_CLUSTER=no: without a cluster of four JVMs")
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as made:
         yield made
 

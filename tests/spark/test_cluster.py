@@ -60,17 +60,19 @@ def run_job(master: str, bootstrap: str, topic: str, directory: Path) -> dict[st
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[ConnectServer]:
     pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio")
+    if os.environ.get("TIDELOG_SPARK_CLUSTER") == "no":
+        pytest.skip("TIDELOG_SPARK_CLUSTER=no: without a server of its own")
     with ConnectServer(tmp_path) as made:
         yield made
 
 
 def test_a_standalone_cluster(
-    here: dict[str, Any], cluster: StandaloneCluster, bootstrap: str, topic: str, tmp_path: Path
+    cluster: StandaloneCluster, here: dict[str, Any], bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     assert run_job(cluster.master, bootstrap, topic, tmp_path / "there") == here
 
 
 def test_spark_connect(
-    here: dict[str, Any], connect: ConnectServer, bootstrap: str, topic: str, tmp_path: Path
+    connect: ConnectServer, here: dict[str, Any], bootstrap: str, topic: str, tmp_path: Path
 ) -> None:
     assert run_job(connect.address, bootstrap, topic, tmp_path / "there") == here

@@ -107,11 +107,10 @@ def test_a_stream_of_windows_into_a_table(
 
     def run() -> None:
         stream = spark.readStream.format("tidelog").options(**options)
-        stream = stream.options(**ts.stream_options(checkpoint), startingOffsets="earliest")
+        stream = stream.options(**ts.stream_options(checkpoint, topic), startingOffsets="earliest")
         events = ts.fields(stream.load(), "item string, price int")
         counts = ts.windowed(events, "1 minute", by=["item"], sums=["price"], late="1 minute")
-        kafka = {"bootstrap.servers": bootstrap}
-        jobs.run_stream(ts.to_table(counts, table, checkpoint), None, group=topic, kafka=kafka)
+        jobs.run_stream(ts.to_table(counts, table, checkpoint))
 
     send(bootstrap, topic, [(second, {"item": "a", "price": 1}) for second in range(0, 180, 10)])
     run()

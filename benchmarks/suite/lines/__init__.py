@@ -2,7 +2,17 @@
 
 from types import ModuleType
 
-from suite.lines import backlog, clients, fetch, footprint, growth, latency, paper, produce
+from suite.lines import (
+    backlog,
+    clients,
+    fetch,
+    footprint,
+    growth,
+    latency,
+    paper,
+    produce,
+    replication,
+)
 
 ALL: tuple[ModuleType, ...] = (
     footprint,
@@ -12,6 +22,7 @@ ALL: tuple[ModuleType, ...] = (
     latency,
     backlog,
     clients,
+    replication,
     growth,
 )
 """In the order in which they are run: footprint needs a system that nobody has used yet, growth leaves a full disk."""

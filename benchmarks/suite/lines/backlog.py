@@ -2,8 +2,7 @@
 
 import subprocess
 
-from load.build import built
-
+from suite.drivers.build import program
 from suite.lines.fetch import drop_caches
 from suite.lines.task import Task
 from suite.systems.base import KAFKA, System
@@ -28,7 +27,9 @@ def run_line(task: Task) -> None:
     task.kafka("produce", topic=behind, count=count, **fill)
     drop_caches(task.system)
     head = ["produce", "127.0.0.1", task.system.port, busy, 1, 1, 2, 65_536, _WRITER_S]
-    with subprocess.Popen([str(built()), *map(str, head)], stdout=subprocess.DEVNULL) as writer:
+    with subprocess.Popen(
+        [str(program("raw")), *map(str, head)], stdout=subprocess.DEVNULL
+    ) as writer:
         before = _bytes_of(task, busy)
         found = task.kafka("consume", topic=behind, count=count, size=SIZE)
         written = _bytes_of(task, busy) - before

@@ -2,8 +2,6 @@
 
 import argparse
 
-import clients as parts
-
 from suite.lines.task import Task
 from suite.systems.base import System
 
@@ -18,6 +16,8 @@ def suits(system: System) -> bool:
 def run_line(task: Task) -> None:
     if not task.scale.client_seconds:
         return
+    import clients as parts  # it stands beside the suite
+
     options = argparse.Namespace(rounds=1, seconds=task.scale.client_seconds, only="")
     for size in parts.SIZES:
         for codec in parts.CODECS if task.scale.thorough else ("none",):

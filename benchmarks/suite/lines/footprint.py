@@ -3,9 +3,7 @@
 import subprocess
 import time
 
-from load.build import built
-
-from suite.drivers.build import jms_classes, run, run_command
+from suite.drivers.build import jms_classes, program, run, run_command
 from suite.lines.task import Task
 from suite.systems.base import KAFKA, System
 from suite.wire import answers, first_message
@@ -33,7 +31,7 @@ def run_line(task: Task) -> None:
     connections = task.scale.connections
     if system.protocol == KAFKA and connections:
         before = system.memory_mb()
-        command = [built(), "idle", "127.0.0.1", system.port, "-", 1, connections, 1, 1, 30]
+        command = [program("raw"), "idle", "127.0.0.1", system.port, "-", 1, connections, 1, 1, 30]
         with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE) as holding:
             assert holding.stdout is not None
             holding.stdout.readline()

@@ -1,6 +1,6 @@
 """Producing: tiny requests and large batches, codecs, acknowledgements, partitions, connections, an fsync for each.
 
-Two clients: librdkafka, and a raw load generator (`benchmarks/load/load.c`) that does less than any client and so leaves
+Two clients: librdkafka, and a raw load generator (`suite/drivers/raw.c`) that does less than any client and so leaves
 more of the machine to the broker.
 """
 

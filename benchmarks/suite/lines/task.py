@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from load.build import built
-
-from suite.drivers.build import run, run_command
+from suite.drivers.build import program, run, run_command
 from suite.samples import Sample
 from suite.scales import Scale
 from suite.systems.base import System
 from suite.wire import create
+
+LEAST_GIGABYTES = 0.001
+"""Less tells nothing about the cost of a GB."""
 
 _numbers = itertools.count()
 
@@ -51,7 +52,7 @@ class Task:
 
     def raw(self, mode: str, *arguments: object) -> dict[str, Any]:
         """Run the raw load generator: topic, partitions, connections, in flight, bytes, seconds and so on."""
-        head = [str(built()), mode, "127.0.0.1", str(self.system.port)]
+        head = [str(program("raw")), mode, "127.0.0.1", str(self.system.port)]
         with self.system.busy() as used:
             found = run_command([*head, *map(str, arguments)])
         if found.pop("errors"):
@@ -60,5 +61,7 @@ class Task:
         found["cpu_us_per_request"] = round(
             used.cpu_s / max(found["requests_per_s"] * seconds, 1) * 1e6, 2
         )
-        found["cpu_s_per_gb"] = round(used.cpu_s / max(found["mb_per_s"] * seconds / 1000, 1e-9), 3)
+        gigabytes = found["mb_per_s"] * seconds / 1000
+        if gigabytes >= LEAST_GIGABYTES:
+            found["cpu_s_per_gb"] = round(used.cpu_s / gigabytes, 3)
         return found

@@ -71,10 +71,11 @@ def produce_run(
     if not found:
         return pos, None
     silent = found[0][2] == 0
+    refusing = bool(services.refusals)
     groups: dict[bytes, _Group] = {}
     for request in found:
         place, _, acks, start, batch_end, records, max_timestamp, producer_id = request
-        if (acks == 0) is not silent or (producer_id >= 0 and services.refusals):
+        if (acks == 0) is not silent or (refusing and producer_id >= 0):
             return pos, None
         group = groups.get(place)
         if group is None:

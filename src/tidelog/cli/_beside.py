@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 REGISTRY_LISTEN = "127.0.0.1:8081"
 CONSOLE_LISTEN = "127.0.0.1:8080"
+_PASSWORDS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 _PAUSE_S = 5.0
 _STOP_S = 10.0
 _WRONG_USE = 2
@@ -43,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         nargs="?",
         const=REGISTRY_LISTEN,
-        help=f"run a schema registry as well, by default on {REGISTRY_LISTEN}",
+        help=f"run a schema registry as well ({REGISTRY_LISTEN})",
     )
     console = parser.add_mutually_exclusive_group()
     console.add_argument(
@@ -51,9 +52,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         nargs="?",
         const=CONSOLE_LISTEN,
-        help=f"run the web console as well, by default on {CONSOLE_LISTEN}; on a terminal it is run anyway",
+        help=f"run the web console as well ({CONSOLE_LISTEN})",
     )
-    console.add_argument("--no-console", action="store_true", help="not on a terminal either")
+    console.add_argument(
+        "--no-console", action="store_true", help="do not, although this is a terminal"
+    )
 
 
 def companions(
@@ -71,8 +74,11 @@ def companions(
         options = ["console", "--bootstrap", where.address, "--listen", listen]
         for name, value in where.config.items():
             options += ["-X", f"{name}={value}"]
+        for each in where.mechanisms:
+            options += ["--mechanism", each]
         if arguments.registry is not None:
-            options += ["--registry", f"http://{arguments.registry}"]
+            host, _, port = arguments.registry.rpartition(":")
+            options += ["--registry", f"http://{host or '127.0.0.1'}:{port}"]
         packages = ("fastapi", "uvicorn", "fastavro")
         asked = arguments.console is not None
         found.append(Companion("console", "console", packages, tuple(options), asked))
@@ -85,6 +91,7 @@ class _Entrance:
 
     address: str
     config: dict[str, str]
+    mechanisms: list[str]
 
 
 def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance:
@@ -107,10 +114,11 @@ def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance:
         if security.tls_client_auth == "required":
             config["ssl.certificate.location"] = security.tls_certificate
             config["ssl.key.location"] = security.tls_key or security.tls_certificate
+    mechanisms = []
     if chosen.protocol.startswith("SASL"):
-        usable = [each for each in security.mechanisms if each != "OAUTHBEARER"]
-        config["sasl.mechanism"] = usable[0] if usable else "SCRAM-SHA-256"
-    return _Entrance(address, config)
+        # PLAIN last: it sends the password.
+        mechanisms = [each for each in _PASSWORDS if each in security.mechanisms]
+    return _Entrance(address, config, mechanisms)
 
 
 @contextlib.asynccontextmanager

@@ -174,7 +174,7 @@ def _run(
             print(batch.line(), flush=True)
 
     every = _length(arguments.every) if arguments.every else None
-    done = jobs.run_stream(writer, every, tell, arguments.group, client_config(arguments))
+    done = jobs.run_stream(writer, every, tell)
     if not arguments.json:
         rows = sum(each.rows for each in done)
         print(f"{arguments.to or arguments.table}: {rows} rows read in {len(done)} batches")

@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen ({CONSOLE_LISTEN})",
     )
     add("--registry", metavar="URL", help="a schema registry, such as http://127.0.0.1:8081")
+    add(
+        "--mechanism",
+        action="append",
+        choices=["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"],
+        help="how users log in; several are tried in turn (that of -X sasl.mechanism)",
+    )
     add("--read-only", action="store_true", help="nothing can be changed")
     add(
         "--allow-host",
@@ -89,6 +95,7 @@ async def _serve(
         port,
         stopping=stopping,
         registry_url=arguments.registry,
+        mechanisms=arguments.mechanism or (),
         read_only=arguments.read_only,
         hosts=arguments.allow_host or (),
         ready=ready,

@@ -55,10 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--brokers",
         type=_count,
         metavar="N",
-        help="so many as one cluster here, on consecutive ports",
+        help="so many brokers on this machine, as one cluster",
     )
     add("--data", metavar="DIR", action="append", help="where the data is kept (./data)")
-    add("--broker-id", type=_broker_id, metavar="N", help="its number in the cluster (0)")
+    add(
+        "--broker-id",
+        type=_broker_id,
+        metavar="ID",
+        help="number of this broker in its cluster (0)",
+    )
     add(
         "--metastore",
         metavar="WHERE",
@@ -70,14 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--ready-file",
         metavar="FILE",
-        help="gets the addresses when connections are accepted",
+        help="written when it is ready: the addresses, one a line",
     )
     # For the supervisor of several brokers: stop when standard input ends.
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
     add(
         "--metrics",
         metavar="HOST:PORT",
-        help="metrics and health, or `off` (127.0.0.1:9404)",
+        help="where /metrics and /healthz are, or `off` (127.0.0.1, and the broker's port plus 312: 9404)",
     )
     _logs.add_options(parser, "info")
     add_options(parser)

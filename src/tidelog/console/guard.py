@@ -97,7 +97,8 @@ class Guard:
         if is_api or unsafe:
             if site not in ("same-origin", "none"):
                 return 403, "cross_site", f"requests from another site are refused ({site})"
-            if origin is not None and origin != f"{scope['scheme']}://{host}":
+            # Before a proxy the browser speaks https, behind it we are spoken to in http.
+            if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
                 return 403, "cross_site", f"requests from {origin!r} are refused"
         if unsafe and scope["method"] != "DELETE":
             kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()

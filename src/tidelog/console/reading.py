@@ -415,6 +415,6 @@ async def tail(clients: Clients, question: Question) -> AsyncGenerator[TailStep]
 
 
 def _step(messages: list[Message], fits: Callable[[Message], bool], payloads: Payloads) -> TailStep:
-    fitting = [each for each in messages if fits(each)]
+    fitting = _by_time(each for each in messages if fits(each))
     shown = [show_message(each, payloads) for each in fitting[-_TAIL_BATCH:]]
     return TailStep(shown, max(0, len(fitting) - _TAIL_BATCH))

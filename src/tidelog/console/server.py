@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog.console.app import application
 from tidelog.console.sessions import Sessions
@@ -18,6 +18,7 @@ async def serve(
     *,
     stopping: asyncio.Event,
     registry_url: str | None = None,
+    mechanisms: Sequence[str] = (),
     read_only: bool = False,
     hosts: Iterable[str] = (),
     ready: Callable[[str, int], None] = lambda host, port: None,
@@ -25,7 +26,7 @@ async def serve(
     """Serve until `stopping` is set; `ready` is told the address when requests are taken."""
     listener = bind("the console", host, port)
     try:
-        sessions = Sessions(config, registry_url)
+        sessions = Sessions(config, registry_url, mechanisms)
         app = application(
             sessions,
             read_only=read_only,

@@ -10,12 +10,13 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.client.settings import ClientSettings, load
 from tidelog.console.clients import Clients
 from tidelog.console.errors import ConsoleError
+from tidelog.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
 
 IDLE_S = 30 * 60
 OLDEST_S = 12 * 3600
@@ -36,16 +37,24 @@ class Session:
 class Sessions:
     """All of them; without a login there is one, for everybody."""
 
-    def __init__(self, config: Mapping[str, str], registry_url: str | None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        registry_url: str | None,
+        mechanisms: Sequence[str] = (),
+    ) -> None:
+        """A login is tried with each of the mechanisms, or with the one of `config`."""
         self._config = dict(config)
         self._registry_url = registry_url
         settings = load(ClientSettings, config, {})
         self.needs_login = settings.security_protocol.startswith("SASL")
+        self._mechanisms = list(mechanisms) or [settings.sasl_mechanism]
         self._everybody = None if self.needs_login else Clients(config, registry_url)
         self._sessions: dict[str, Session] = {}
         self._salt = secrets.token_bytes(16)
         self._logins = asyncio.Semaphore(_LOGINS_AT_ONCE)
         """Guessing passwords is slow by the broker's own delay, and not made faster by asking in parallel."""
+        self._again = asyncio.Lock()
 
     def start(self) -> None:
         if self._everybody is not None:
@@ -76,8 +85,9 @@ class Sessions:
         """The clients of a user who sends the password with every request."""
         told = f"{user}\0{password}".encode("utf-8", "replace")
         token = hashlib.scrypt(told, salt=self._salt, n=1024, r=8, p=1).hex()
-        if await self.find(token) is None:
-            await self._begin(token, user, password)
+        async with self._again:  # several requests at once are one login
+            if await self.find(token) is None:
+                await self._begin(token, user, password)
         return self._sessions[token].clients
 
     async def logout(self, token: str | None) -> None:
@@ -96,18 +106,30 @@ class Sessions:
             raise ConsoleError(409, "no_login", "this broker asks for no login")
         if not user or not password:
             raise ConsoleError(401, "login_refused", "a user and a password are needed")
-        config = {**self._config, "sasl.username": user, "sasl.password": password}
         async with self._logins:
-            clients = Clients(config, self._registry_url)
-            try:
-                await clients.admin.describe_cluster()
-            except BaseException:
-                await clients.close()
-                raise
+            clients = await self._log_in({"sasl.username": user, "sasl.password": password})
         clients.start()
         now = time.monotonic()
         self._sessions[token] = Session(user, clients, now, now)
         return token
+
+    async def _log_in(self, login: Mapping[str, str]) -> Clients:
+        """Clients that the broker has let in, by the first mechanism that does."""
+        refusal: KafkaError = SaslAuthenticationFailed()
+        for mechanism in self._mechanisms:
+            config = {**self._config, **login, "sasl.mechanism": mechanism}
+            clients = Clients(config, self._registry_url)
+            try:
+                await clients.admin.describe_cluster()
+            except (SaslAuthenticationFailed, UnsupportedSaslMechanism) as error:
+                await clients.close()
+                refusal = error
+            except BaseException:
+                await clients.close()
+                raise
+            else:
+                return clients
+        raise refusal
 
     async def _expire(self) -> None:
         now = time.monotonic()

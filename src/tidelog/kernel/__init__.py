@@ -30,7 +30,7 @@ if os.environ.get("TIDELOG_PURE", "") not in ("", "0"):
 
 from tidelog.kernel import batches as _batches
 from tidelog.kernel.arrow import batch_places, decode_columns
-from tidelog.kernel.batches import check_batch, scan_batches, stamp_batch
+from tidelog.kernel.batches import check_batch, scan_batches, skip_batches, stamp_batch
 from tidelog.kernel.checksum import crc32c
 from tidelog.kernel.drafts import Delivery, Draft, Drafts
 from tidelog.kernel.hashing import murmur2
@@ -70,6 +70,7 @@ __all__ = [
     "read_varint",
     "scan_batches",
     "scan_produces",
+    "skip_batches",
     "stamp_batch",
     "times_outside",
     "write_uvarint",

@@ -16,3 +16,7 @@ cpdef object stamp_batch(object buf, Py_ssize_t pos, long long base_offset, int 
                crc="long long", base_offset="long long", last_offset_delta="long long", max_timestamp="long long",
                places=list)
 cpdef tuple scan_batches(object buf, Py_ssize_t pos, Py_ssize_t end)
+
+@cython.locals(view=object, data="const unsigned char*", held=Py_ssize_t, length=Py_ssize_t, after="long long",
+               base_offset="long long", last_offset_delta="long long")
+cpdef tuple skip_batches(object buf, Py_ssize_t pos, long long first_offset, long long offset, Py_ssize_t limit)

@@ -77,6 +77,34 @@ def check_batch(buf: Buffer, pos: int, end: int) -> BatchFields:
     )
 
 
+def skip_batches(
+    buf: Buffer, pos: int, first_offset: int, offset: int, limit: int
+) -> tuple[int, int]:
+    """Pass over the batches from `pos` on whose records are all below `offset` and that end at `limit` or before.
+
+    Returns where it stopped, and the offset after the last batch passed (-1 if there was none).  It stops at the first
+    batch that is not passed, at bytes that are no batch of a log from `first_offset` on, and where the buffer ends
+    within a header.  No checksum is looked at, and a batch may reach beyond the buffer.
+    """
+    view = primitives.view(buf)
+    data = primitives.start(view)
+    held = primitives.length(view)
+    after = -1
+    while pos >= 0 and pos + 27 <= held:
+        base_offset = primitives.i64(data, pos)
+        length = primitives.i32(data, pos + 8)
+        last_offset_delta = primitives.i32(data, pos + 23)
+        if length < 49 or last_offset_delta < 0:
+            break
+        if base_offset < first_offset or base_offset > _HIGHEST_OFFSET:
+            break
+        if base_offset + last_offset_delta >= offset or length > limit - pos - 12:
+            break
+        pos += length + 12
+        after = base_offset + last_offset_delta + 1
+    return pos, after
+
+
 def stamp_batch(buf: Buffer, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Write the base offset and the leader epoch of the batch at `pos`, in place."""
     view = primitives.view(buf)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.spark.avro import from_avro, to_avro
     from tidelog.spark.results import to_table, to_topic
-    from tidelog.spark.sessions import publish, register, session, stream_options
+    from tidelog.spark.sessions import register, session, stream_options
     from tidelog.spark.windows import fields, join_streams, join_table, latest, windowed
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "join_streams",
     "join_table",
     "latest",
-    "publish",
     "register",
     "session",
     "stream_options",
@@ -38,7 +37,6 @@ _HOMES = {
     "join_streams": "windows",
     "join_table": "windows",
     "latest": "windows",
-    "publish": "sessions",
     "register": "sessions",
     "session": "sessions",
     "stream_options": "sessions",

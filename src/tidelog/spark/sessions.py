@@ -4,21 +4,12 @@ spark = session("clicks", master="local[2]")
 stream = spark.readStream.format("tidelog").options(**stream_options(checkpoint, group="clicks-to-lake")) …
 query = stream.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 query.awaitTermination()
-publish(query, "clicks-to-lake", {"bootstrap.servers": "h:9092"})
 """
 
-import json
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-
-from tidelog.spark.planning import from_json
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -61,22 +52,3 @@ def stream_options(checkpoint: str, group: str | None = None) -> dict[str, str]:
     """The options that make a stream safe to kill in its first batch, and its progress visible to a group."""
     options = {"initialOffsetsLocation": f"{checkpoint.rstrip('/')}/tidelog-initial-offsets.json"}
     return options | ({"groupId": group} if group else {})
-
-
-def publish(query: "StreamingQuery", group: str, kafka: Mapping[str, str]) -> None:
-    """Commit to a group how far a query has come; for the end of a query, whose last batch its source does not hear of."""
-    from tidelog.spark.cluster import admin_for
-
-    progress = query.lastProgress
-    for source in _of(progress, "sources") or ():
-        end = _of(source, "endOffset")
-        offsets = from_json(json.loads(end) if isinstance(end, str) else end or {})
-        if offsets:
-            admin_for(kafka).alter_group_offsets(group, offsets)
-
-
-def _of(thing: Any, name: str) -> Any:
-    """A field of a progress, which is a dict or an object, by the way one is connected."""
-    if thing is None:
-        return None
-    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)

@@ -6,8 +6,8 @@ Two traps of Spark's Python sources are dealt with here:
 
 - Where a stream began is not kept before its first batch is done, and "latest" is another place after a crash.  With
   `initialOffsetsLocation`, a file that is written once (`tidelog.spark.stream_options` puts it into the checkpoint), it is.
-- `commit` comes for a batch when the next one is planned, so the last batch of an `availableNow` query is never committed.
-  The group of `groupId` is then one batch behind, unless `tidelog.spark.publish(query, …)` is called at the end.
+- `commit` comes for a batch when there is something for the next one, so the last batch of an `availableNow` query, or one before a pause, is never
+  committed.  But Spark asks what is new after each batch, and says where it would begin: where that batch has ended.  So that is what the group of `groupId` is told.
 
 Absent: an `initialOffsetsLocation` in an object store.
 """
@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tidelog.errors import SettingsError
+from tidelog.errors import KafkaError, SettingsError
 from tidelog.spark.cluster import Brokers
 from tidelog.spark.options import LATEST, SourceOptions
 from tidelog.spark.planning import (
@@ -54,6 +54,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Offsets | None = None
         """Where an `availableNow` query ends."""
         self._last_batch_at = time.monotonic()
+        self._told: Offsets = {}
+        """What the group of `groupId` was told last."""
 
     def initialOffset(self) -> dict[str, Any]:
         brokers = Brokers(self._options)
@@ -82,6 +84,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         brokers = Brokers(self._options)
         begin = from_json(start)
+        self._tell_group(brokers, begin)
         if self._until is not None:
             end = dict(self._until)
         else:
@@ -118,11 +121,20 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(()) if partition.value is None else self._read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._options.group_id:
-            Brokers(self._options).publish(self._options.group_id, from_json(end))
+        """Nothing: it comes too late, see above."""
 
     def stop(self) -> None:
         """Nothing: connections end with the process."""
+
+    def _tell_group(self, brokers: Brokers, done: Offsets) -> None:
+        """All before these offsets has been committed; that the group is told late must not fail the query."""
+        if not self._options.group_id or done == self._told:
+            return
+        try:
+            brokers.publish(self._options.group_id, done)
+            self._told = done
+        except (KafkaError, OSError) as error:
+            warn(f"group {self._options.group_id!r} was not told how far the query is: {error}")
 
     def _enough(self, begin: Offsets, end: Offsets) -> bool:
         """Whether there is enough for a batch, or it has been waited for long enough."""

@@ -14,6 +14,7 @@ import struct
 from typing import NamedTuple
 
 from tidelog.errors import CorruptMessage
+from tidelog.kernel import skip_batches
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, File, Files
 from tidelog.storage.index import (
@@ -37,6 +38,7 @@ _UNKNOWN = -2
 _STEP = struct.Struct(">qi11xiqq")
 _WINDOW_BYTES = 8192
 _LENGTH_EXCLUDED = 12  # base offset and length itself are not counted in a batch's length
+_NO_LIMIT = 1 << 62  # an offset beyond all
 _LEAST_LENGTH = 49  # a header without records
 
 
@@ -313,6 +315,12 @@ class Segment:
                 window = file.pread(min(_WINDOW_BYTES, self.size - position), position)
                 if len(window) < _STEP.size:
                     return None
+            skipped, _ = skip_batches(
+                window, position - start, self.base_offset, offset, self.size - start
+            )
+            position = start + skipped
+            if position + _STEP.size > start + len(window):
+                continue
             base, length, delta, _, timestamp = _STEP.unpack_from(window, position - start)
             size = length + _LENGTH_EXCLUDED
             if length < _LEAST_LENGTH or delta < 0 or base < self.base_offset:
@@ -340,12 +348,15 @@ class Segment:
                 window = file.pread(min(_WINDOW_BYTES, self.size - position), position)
                 if len(window) < _STEP.size:
                     break
-            base, length, delta, _, _ = _STEP.unpack_from(window, position - window_start)
-            if length <= 0 or position + length + _LENGTH_EXCLUDED > limit:
+            skipped, after = skip_batches(
+                window, position - window_start, self.base_offset, _NO_LIMIT, limit - window_start
+            )
+            position = window_start + skipped
+            end_offset = max(end_offset, after)
+            if position + _STEP.size <= window_start + len(window):
                 # The batch that does not fit tells where the one before it ended.
+                base = _STEP.unpack_from(window, skipped)[0]
                 return position, base if position > start else -1
-            position += length + _LENGTH_EXCLUDED
-            end_offset = base + delta + 1
         return position, end_offset
 
     def step_at(self, position: int) -> Step | None:

@@ -45,7 +45,7 @@ async def login(login: Login, request: Request, response: Response) -> SessionVi
         max_age=OLDEST_S,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=_is_encrypted(request),
     )
     return _view(request, login.user)
 
@@ -57,6 +57,11 @@ async def logout(request: Request, response: Response) -> SessionView:
     await sessions_of(request).logout(request.cookies.get(name))
     response.delete_cookie(name, httponly=True, samesite="strict")
     return _view(request, None)
+
+
+def _is_encrypted(request: Request) -> bool:
+    """As far as the browser is concerned, which may speak to a proxy before us."""
+    return request.headers.get("origin", str(request.url)).startswith("https://")
 
 
 def _view(request: Request, user: str | None) -> SessionView:

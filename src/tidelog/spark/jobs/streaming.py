@@ -1,12 +1,11 @@
 """Run a stream as a job: to the end of what there is, or on and on, and say how it goes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
 from tidelog.spark.failures import reason
-from tidelog.spark.sessions import publish
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -34,25 +33,18 @@ def run_stream(
     writer: "DataStreamWriter",
     every: str | None = None,
     tell: Callable[[Batch], None] = lambda batch: None,
-    group: str | None = None,
-    kafka: Mapping[str, str] | None = None,
 ) -> tuple[Batch, ...]:
     """Run a query to the end of what there is now; with `every` ("10 seconds") on, until it is interrupted.
 
-    A `group`, of the cluster that `kafka` names, is told the end of each batch as soon as that is committed.
     Spark gives the Python process of a source ten seconds to start, whatever else the machine does; such a start is tried again.
     """
     from pyspark.errors import StreamingQueryException
-
-    def committed(query: "StreamingQuery") -> None:
-        if group:
-            publish(query, group, kafka or {})
 
     timed = writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)
     for _ in range(_STARTS):
         query = timed.start()
         try:
-            return _follow(query, tell, committed)
+            return _follow(query, tell)
         except StreamingQueryException as error:
             if _NO_PYTHON not in str(error):
                 raise TidelogError(reason(error)) from error
@@ -61,20 +53,15 @@ def run_stream(
     raise TidelogError(f"Spark could not start the source's Python process in {_STARTS} attempts")
 
 
-def _follow(
-    query: "StreamingQuery",
-    tell: Callable[[Batch], None],
-    committed: Callable[["StreamingQuery"], None],
-) -> tuple[Batch, ...]:
+def _follow(query: "StreamingQuery", tell: Callable[[Batch], None]) -> tuple[Batch, ...]:
     told: dict[int, Batch] = {}
     ended = False
     while not ended:
         ended = bool(query.awaitTermination(_LOOK_S))
         for each in query.recentProgress:
             made = _batch(each)
-            if made.number not in told and (made.rows or not told):
+            if made.rows and made.number not in told:
                 told[made.number] = made
-                committed(query)
                 tell(made)
     return tuple(told.values())
 

@@ -21,13 +21,13 @@ export function LineChart({ label, times, values, format, stroke = "--accent" })
     const line = colour(stroke);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
     axis.font = `11px ${getComputedStyle(document.body).fontFamily}`;
-    const height = 160;
+    const height = 150;
     const made = new uPlot(
       {
         width: place.clientWidth || 400,
         height,
         cursor: { y: false, points: { size: 7 } },
-        legend: { live: true },
+        padding: [8, 8, 0, 0],
         scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 10] } },
         series: [
           { value: (_, at) => (at === null ? "now" : hourAndMinute(at)) },
@@ -41,8 +41,8 @@ export function LineChart({ label, times, values, format, stroke = "--accent" })
           },
         ],
         axes: [
-          { ...axis, space: 70, values: (_, marks) => marks.map((each) => hourAndMinute(each)) },
-          { ...axis, size: 64, values: (_, marks) => marks.map((each) => format(each)) },
+          { ...axis, size: 26, space: 70, values: (_, marks) => marks.map((each) => hourAndMinute(each)) },
+          { ...axis, size: 58, gap: 6, values: (_, marks) => marks.map((each) => format(each)) },
         ],
       },
       [times, values],
@@ -77,9 +77,16 @@ export function Sparkline({ values, label }) {
   const most = Math.max(...values, 1);
   const step = width / (values.length - 1);
   const points = values.map((each, place) => `${(place * step).toFixed(1)},${(height - 2 - (each / most) * (height - 4)).toFixed(1)}`);
-  const before = values[Math.max(0, values.length - 7)];
-  const now = values[values.length - 1];
-  const way = now > before ? "growing" : now < before ? "shrinking" : "steady";
+  const way = direction(values);
   return html`<span class="spark ${way}"><svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" role="img" aria-label="${label}: ${way}">
     <polyline points=${points.join(" ")} /></svg><span class="muted" aria-hidden="true">${way}</span></span>`;
+}
+
+// By thirds: what jumps up and down between two looks has no direction.
+function direction(values) {
+  const third = Math.max(1, Math.floor(values.length / 3));
+  const mean = (some) => some.reduce((sum, each) => sum + each, 0) / some.length;
+  const [before, now] = [mean(values.slice(0, third)), mean(values.slice(-third))];
+  const much = Math.max(1, before * 0.2);
+  return now > before + much ? "growing" : now < before - much ? "shrinking" : "steady";
 }

@@ -13,15 +13,7 @@ export function Access() {
   const rules = useLoad((signal) => get("/acls", signal), [], 15000);
   const users = useLoad((signal) => get("/users", signal), [], 15000);
   const close = () => setDialog(null);
-  const remove = async (rule) => {
-    try {
-      await call("POST", "/acls/remove", rule);
-      say("The rule is gone.");
-    } catch (error) {
-      say(error.message, "bad");
-    }
-    rules.reload();
-  };
+  const remove = (rule) => setDialog({ kind: "remove-rule", rule });
   return html`<${Page} title="Access">
     <${Panel} title="Rules" id="rules" flush actions=${html`<${WriteButton} class="primary small" onClick=${() => setDialog({ kind: "rule" })}>Add a rule<//>`}>
       <${Loaded} state=${rules}>${(data) => html`
@@ -34,6 +26,13 @@ export function Access() {
         empty=${html`<${Empty} title="No user has a password here.">Users of SCRAM are kept in the cluster's metadata; add the first one.<//>`} />`}<//>
     <//>
     ${dialog?.kind === "rule" && html`<${AddRule} close=${close} done=${rules.reload} />`}
+    ${dialog?.kind === "remove-rule" && html`<${FormDialog} title="Remove a rule" verb="Remove the rule" danger close=${close}
+      submit=${async () => {
+        await call("POST", "/acls/remove", dialog.rule);
+        say("The rule is gone.");
+        rules.reload();
+        close();
+      }}><p>${ruleText(dialog.rule)}</p><//>`}
     ${dialog?.kind === "user" && html`<${SetPassword} user=${dialog.user} close=${close} done=${users.reload} />`}
     ${dialog?.kind === "remove" && html`<${ConfirmDialog} title="Remove ${dialog.user}" name=${dialog.user} verb="Remove the password" close=${close}
       warning="The user can no longer log in with ${dialog.mechanism}."
@@ -46,23 +45,25 @@ export function Access() {
   <//>`;
 }
 
+const ruleText = (rule) => `${rule.principal} ${rule.permission} ${rule.operation} ${rule.resource_type} ${rule.resource_name}`;
+
 const ruleColumns = (remove) => [
   { name: "principal", head: "Principal", sort: (row) => row.principal, cell: (row) => html`<code>${row.principal}</code>` },
   { name: "permission", head: "May", sort: (row) => row.permission, cell: (row) => html`<${Badge} kind=${row.permission === "allow" ? "good" : "bad"}>${row.permission}<//>` },
   { name: "operation", head: "Operation", sort: (row) => row.operation, cell: (row) => row.operation },
   { name: "resource", head: "Resource", sort: (row) => row.resource_type + row.resource_name, cell: (row) => html`${row.resource_type} <code>${row.resource_name}${row.pattern_type === "prefixed" ? "…" : ""}</code>` },
   { name: "host", head: "From", cell: (row) => (row.host === "*" ? "anywhere" : row.host) },
-  { name: "remove", head: html`<span class="unseen">Remove</span>`, cell: (row) => html`<${WriteButton} class="quiet small" aria-label="Remove: ${row.principal} ${row.permission} ${row.operation} ${row.resource_type} ${row.resource_name}"
+  { name: "remove", number: true, head: html`<span class="unseen">Remove</span>`, cell: (row) => html`<${WriteButton} class="quiet small" aria-label="Remove: ${ruleText(row)}"
     onClick=${() => remove(row)}>Remove<//>` },
 ];
 
 const userColumns = (setDialog) => [
   { name: "user", head: "User", sort: (row) => row.user, cell: (row) => row.user },
   { name: "how", head: "Logs in with", cell: (row) => row.credentials.map((each) => html`<${Badge}>${each.mechanism} · ${count(each.iterations)} rounds<//> `) },
-  { name: "edit", head: html`<span class="unseen">Change</span>`, cell: (row) => html`
+  { name: "edit", number: true, head: html`<span class="unseen">Change</span>`, cell: (row) => html`<span class="row-actions">
     <${WriteButton} class="quiet small" aria-label="Change the password of ${row.user}" onClick=${() => setDialog({ kind: "user", user: row.user })}>Change password<//>
     ${row.credentials.map((each) => html`<${WriteButton} class="quiet small danger-text" aria-label="Remove ${row.user} for ${each.mechanism}"
-      onClick=${() => setDialog({ kind: "remove", user: row.user, mechanism: each.mechanism })}>Remove<//>`)}` },
+      onClick=${() => setDialog({ kind: "remove", user: row.user, mechanism: each.mechanism })}>Remove<//>`)}</span>` },
 ];
 
 function AddRule({ close, done }) {

@@ -47,6 +47,11 @@ export function Messages({ topic, partitions, search }) {
   const older = () => load({ from: `-${LIMIT}`, before: page.info.previous }, Object.assign((before, found) => unique([...found, ...before]), { keeps: "next" }));
   const newer = () => load({ from: page.info.next }, Object.assign((before, found) => unique([...before, ...found]), { keeps: "previous" }));
   const rows = live ? tail.messages : page.messages || [];
+  const newestFirst = live || where === "newest";
+  const ends = page.info && rows.length > 0 && !live
+    ? [html`<${More} info=${page.info} way="previous" busy=${page.busy} act=${older} text="Older" />`,
+       html`<${More} info=${page.info} way="next" busy=${page.busy} act=${newer} text="Newer" />`]
+    : [null, null];
   const submit = (event) => {
     event.preventDefault();
     if (live) tail.restart();
@@ -81,11 +86,11 @@ export function Messages({ topic, partitions, search }) {
     ${page.error && !live && html`<${Notice} kind="bad" text=${page.error} />`}
     ${live && tail.error && html`<${Notice} kind="bad" text=${tail.error} />`}
     <${Panel} flush>
-      ${!live && page.info && rows.length > 0 && html`<${More} info=${page.info} way="previous" busy=${page.busy} act=${older} text="Older" />`}
+      ${ends[newestFirst ? 1 : 0]}
       ${rows.length > 0
-        ? html`<${MessageTable} messages=${rows} newestFirst=${live} />`
+        ? html`<${MessageTable} messages=${rows} newestFirst=${newestFirst} />`
         : html`<${Nothing} topic=${topic} live=${live} searched=${text || test} busy=${page.busy || page.messages === null} info=${page.info} older=${older} />`}
-      ${!live && page.info && rows.length > 0 && html`<${More} info=${page.info} way="next" busy=${page.busy} act=${newer} text="Newer" />`}
+      ${ends[newestFirst ? 0 : 1]}
     <//>
     ${producing && html`<${Produce} topic=${topic} partitions=${partitions} close=${() => setProducing(false)} done=${() => !live && show()} />`}`;
 }

@@ -27,7 +27,7 @@ export function Quotas() {
   const columns = [
     { name: "entity", head: "For whom", sort: (row) => entityText(row.entity), cell: (row) => entityText(row.entity) },
     ...LIMITS.map(([name, head]) => ({ name, head, number: true, sort: (row) => row.limits[name], cell: (row) => shown(name, row.limits[name]) })),
-    { name: "edit", head: html`<span class="unseen">Change</span>`, cell: (row) => html`<${WriteButton} class="quiet small" aria-label="Change the quota of ${entityText(row.entity)}"
+    { name: "edit", number: true, head: html`<span class="unseen">Change</span>`, cell: (row) => html`<${WriteButton} class="quiet small" aria-label="Change the quota of ${entityText(row.entity)}"
       onClick=${() => setEditing(row)}>Change<//>` },
   ];
   const make = html`<${WriteButton} class="primary" onClick=${() => setEditing({ entity: {}, limits: {} })}>Set a quota<//>`;

@@ -13,9 +13,10 @@ export function Settings({ what, where }) {
   const columns = [
     { name: "name", head: "Setting", sort: (row) => row.name, cell: (row) => html`<code>${row.name}</code>` },
     { name: "value", head: "Value", cell: (row) => (row.is_secret ? html`<span class="muted">hidden</span>` : html`<code class="value">${row.value === "" ? "“”" : row.value}</code>`) },
-    { name: "from", head: "From", sort: (row) => source(row), cell: (row) => html`<${Badge} kind=${row.is_default ? "" : "info"}>${source(row)}<//>` },
+    { name: "from", head: "From", sort: (row) => source(row, what), cell: (row) => html`<${Badge} kind=${row.is_default ? "" : "info"}>${source(row, what)}<//>` },
     {
       name: "edit",
+      number: true,
       head: html`<span class="unseen">Change</span>`,
       cell: (row) => row.is_read_only || session.read_only
         ? html`<span class="muted">${row.is_read_only ? "fixed at start" : ""}</span>`
@@ -36,7 +37,8 @@ export function Settings({ what, where }) {
     ${editing && html`<${Edit} what=${what} where=${where} entry=${editing} close=${() => setEditing(null)} done=${state.reload} />`}`;
 }
 
-const source = (row) => (row.is_default ? "default" : row.is_own ? "set here" : "set for all");
+// A topic's setting may be its own or its broker's; a broker's is simply set.
+const source = (row, what) => (row.is_default ? "default" : row.is_own || what === "broker" ? "set here" : "set by the broker");
 
 function Edit({ what, where, entry, close, done }) {
   const [value, setValue] = useState(entry.value || "");

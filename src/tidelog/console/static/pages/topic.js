@@ -50,7 +50,7 @@ function Facts({ topic }) {
 
 function Partitions({ topic }) {
   const columns = [
-    { name: "partition", head: "Partition", number: true, sort: (row) => row.partition, cell: (row) => row.partition },
+    { name: "partition", head: "Partition", sort: (row) => row.partition, cell: (row) => row.partition },
     { name: "leader", head: "Leader", number: true, sort: (row) => row.leader,
       cell: (row) => (row.leader < 0 ? html`<${Badge} kind="bad">none<//>` : row.leader) },
     { name: "replicas", head: "Replicas", cell: (row) => row.replicas.join(", ") },

@@ -1,9 +1,9 @@
 /* A load generator for brokers that speak Kafka's protocol: produces and fetches as fast as one core can, and
  * measures.  It knows two requests, Produce 9 and Fetch 12, and looks into an answer only for its error code.
  *
- *   load produce HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BATCH_BYTES SECONDS [ACKS [PRODUCER_ID]]
- *   load fetch   HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT MAX_BYTES SECONDS LAST_OFFSET
- *   load idle    HOST PORT - - CONNECTIONS - - SECONDS
+ *   raw produce HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BATCH_BYTES SECONDS [ACKS [PRODUCER_ID]]
+ *   raw fetch   HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT MAX_BYTES SECONDS LAST_OFFSET
+ *   raw idle    HOST PORT - - CONNECTIONS - - SECONDS
  *
  * A connection writes to the partition that its number says.  Batches have one record, so offset n is batch n.
  * With a PRODUCER_ID every connection is an idempotent producer of its own, from that id on, and numbers its batches.
@@ -294,7 +294,7 @@ static int by_value(const void *a, const void *b) {
 
 int main(int argc, char **argv) {
     if (argc < 10) {
-        fprintf(stderr, "load produce|fetch|idle HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BYTES SECONDS [ACKS|LAST]\n");
+        fprintf(stderr, "raw produce|fetch|idle HOST PORT TOPIC PARTITIONS CONNECTIONS IN_FLIGHT BYTES SECONDS [ACKS|LAST]\n");
         return 2;
     }
     int fetching = !strcmp(argv[1], "fetch"), idle = !strcmp(argv[1], "idle");
