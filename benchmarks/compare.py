@@ -11,6 +11,7 @@ disturbs all of them; ratios are taken within a round.  Results are saved after 
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,9 @@ def measure(
     facts: dict[str, float] | None = None,
 ) -> Run:
     """Run the lines on the systems, round by round; `facts` of an earlier run are taken over."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # whoever is killed stops what runs, too
     began = datetime.now(UTC).isoformat(timespec="seconds")
     run = Run(began, asdict(scale), machine(), {}, {}, dict(facts or {}))
     there = []

@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -62,7 +61,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def source_of(revision: str | None) -> Iterator[Path]:
-    """The sources of a revision, with the kernel that is compiled here."""
+    """The sources of a revision, with its own kernel compiled."""
     if revision is None:
         yield REPOSITORY / "src"
         return
@@ -71,8 +70,8 @@ def source_of(revision: str | None) -> Iterator[Path]:
         git = ["git", "-C", str(REPOSITORY), "worktree"]
         subprocess.run([*git, "add", "-q", "--detach", str(tree), revision], check=True)
         try:
-            for each in (REPOSITORY / "src/tidelog/kernel").glob("*.so"):
-                shutil.copy(each, tree / "src/tidelog/kernel")
+            build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+            subprocess.run(build, cwd=tree, check=True, capture_output=True)
             yield tree / "src"
         finally:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)

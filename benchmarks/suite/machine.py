@@ -9,7 +9,7 @@ def machine() -> dict[str, str]:
     return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{_memory_gb():.0f} GB",
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
     }

@@ -1,11 +1,13 @@
 """Three whole brokers of one metastore, on real sockets: any of them takes any request."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hot_path import batch, produce_request
 
 from tidelog import aio
 from tidelog.broker.broker import Broker
@@ -42,7 +44,11 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
 )
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest
-from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -292,6 +298,44 @@ async def test_a_move_from_beginning_to_end(cluster: Cluster):
     await cluster.until(moved)
     listed = await cluster.ask(asked, ListPartitionReassignmentsRequest(topics=None))
     assert (listed.error_code, listed.topics) == (0, [])
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+async def test_a_move_is_throttled_by_either_side(cluster: Cluster, side: str):
+    """Takes at least as long as it must; a slow machine may take longer."""
+    rate, size, count = 1_000_000, 100_000, 50
+    replicas = [CreatableTopicConfig(name=f"{side}.replication.throttled.replicas", value="*")]
+    topic = CreatableTopic(name="stock", num_partitions=1, replication_factor=1, configs=replicas)
+    await cluster.ask(cluster.controller, CreateTopicsRequest(topics=[topic]))
+    (state,) = await cluster.partitions(cluster.controller, "stock")
+    limit = AlterConfigsResource(
+        resource_type=4,
+        resource_name="",
+        configs=[AlterableConfig(name=f"{side}.replication.throttled.rate", value=str(rate))],
+    )
+    told = await cluster.ask(cluster.controller, IncrementalAlterConfigsRequest(resources=[limit]))
+    assert told.responses[0].error_code == 0
+    request = produce_request(batch(bytes(size)), topic="stock", timeout_ms=30_000)
+
+    async def written() -> bool:
+        answer = await cluster.ask(state.leader_id, request)
+        return answer.responses[0].partition_responses[0].error_code == 0
+
+    for _ in range(count):
+        await cluster.until(written)  # the leader may not know yet that it is one
+    target = [each for each in range(3) if each != state.leader_id][:1]
+    partition = ReassignablePartition(partition_index=0, replicas=target)
+    topics = [ReassignableTopic(name="stock", partitions=[partition])]
+    start = time.monotonic()
+    await cluster.ask(cluster.controller, AlterPartitionReassignmentsRequest(topics=topics))
+
+    async def moved() -> bool:
+        (now,) = await cluster.partitions(cluster.controller, "stock")
+        return now.replica_nodes == target and now.isr_nodes == target
+
+    await cluster.until(moved)
+    # Five seconds' worth, of which one may have been saved up, and one fetch of a megabyte may overdraw.
+    assert time.monotonic() - start > 2
 
 
 async def test_brokers_are_forgotten_only_when_they_are_gone(cluster: Cluster):

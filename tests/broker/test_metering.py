@@ -171,7 +171,7 @@ def test_a_run_that_is_none_is_not_counted(rig):
     rig.limit({Entity("alice"): {PRODUCER: 1}})
     line = Line()
     buffer = memoryview(bytearray(encode_request(ApiVersionsRequest(), 3, 1, "app") * 2))
-    assert rig.meter.serve_run(line.peer, buffer, 0, len(buffer)) == (0, b"")
+    assert rig.meter.serve_run(line.peer, buffer, 0, len(buffer)) == (0, None)
     assert line.held == []
 
 

@@ -4,14 +4,20 @@ A request that is much larger than its limit allows is told to wait for as long 
 time says what the limit is, on a machine of any speed.
 """
 
+import asyncio
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
 
 from tidelog import Admin
+from tidelog import Consumer as OurConsumer
+from tidelog import Producer as OurProducer
 from tidelog.testing.local_broker import LocalBroker
 
 pytestmark = pytest.mark.compat
@@ -187,3 +193,77 @@ def test_who_is_throttled_is_in_the_log_once(broker: LocalBroker, admin: Admin) 
     lines = [each for each in broker.log().splitlines() if "client noisy is throttled" in each]
     assert len(lines) == 1
     assert "producer_byte_rate=42345 by the quota of user=alice, client-id=noisy" in lines[0]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "tidelog"])
+def test_other_clients_lose_nothing_to_a_quota(
+    broker: LocalBroker, admin: Admin, client: str
+) -> None:
+    """They are held while they write and while they read, and notice nothing but that it takes its time."""
+    topic, count = f"through-{client}", 10
+    admin.create_topics([topic])
+    admin.alter_client_quotas({"user": "bob"}, {PRODUCER: 200_000, CONSUMER: 200_000})
+    values = [at.to_bytes(4, "big") + bytes(100_000) for at in range(count)]
+    round_trip = {
+        "kafka-python": through_kafka_python,
+        "aiokafka": through_aiokafka,
+        "tidelog": through_tidelog,
+    }[client]
+    assert round_trip(broker, topic, values) == values
+
+
+def through_kafka_python(broker: LocalBroker, topic: str, values: list[bytes]) -> list[bytes]:
+    login = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": USERS["bob"],
+    }
+    producer = KafkaProducer(**login)
+    sent = [producer.send(topic, each) for each in values]
+    for each in sent:
+        each.get(PATIENCE_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic,
+        **login,
+        auto_offset_reset="earliest",
+        group_id=None,
+        consumer_timeout_ms=PATIENCE_S * 1000,
+    )
+    found = [each.value for each in islice(consumer, len(values))]
+    consumer.close()
+    return found
+
+
+def through_aiokafka(broker: LocalBroker, topic: str, values: list[bytes]) -> list[bytes]:
+    login = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": USERS["bob"],
+    }
+
+    async def run() -> list[bytes]:
+        async with AIOKafkaProducer(**login) as producer:
+            for each in values:
+                await producer.send(topic, each)
+            await producer.flush()
+        async with (
+            AIOKafkaConsumer(topic, **login, auto_offset_reset="earliest") as consumer,
+            asyncio.timeout(10 * PATIENCE_S),
+        ):
+            return [(await consumer.getone()).value for _ in values]
+
+    return asyncio.run(run())
+
+
+def through_tidelog(broker: LocalBroker, topic: str, values: list[bytes]) -> list[bytes]:
+    login = as_user(broker, "bob", "ours")
+    with OurProducer(login) as producer:
+        for each in values:
+            producer.send(topic, each)
+    with OurConsumer({**login, "auto.offset.reset": "earliest"}, topics=[topic]) as consumer:
+        return [each.value for each in islice(consumer, len(values))]

@@ -184,6 +184,8 @@ def test_that_somebody_is_throttled_is_logged_once_and_that_it_is_over_too(caplo
     assert "is no longer throttled: it was held 48 times" in caplog.messages[1]
     assert account.used == 250_000
     assert account.delayed_s == pytest.approx(now)
+    assert quotas.delays(KEY).count == account.delays
+    assert quotas.delays(KEY).seconds == account.delayed_s
 
 
 def test_time_holds_nobody_for_longer_than_a_window():
@@ -209,6 +211,25 @@ def test_changes_of_metadata_are_paid_for():
     other.take(10**9)
     other.give_back(1)
     assert other.throttle_time_ms == 0
+
+
+def test_that_changes_are_throttled_is_logged_once_and_counted(caplog):
+    caplog.set_level(logging.INFO)
+    quotas = quotas_of({Entity("alice"): {"controller_mutation_rate": 1}})
+    for count in (5, 20, 20):
+        mutations = quotas.mutations("alice", "ci", strict=False, now=0.0)
+        mutations.take(count)
+        mutations.end()
+    assert quotas.delays("controller_mutation_rate").count == 2
+    assert quotas.delays("controller_mutation_rate").seconds == 14 + 25
+    quotas.sweep(10.0)
+    quotas.sweep(40.0)
+    assert len(caplog.messages) == 2
+    assert (
+        "user alice is throttled: it changes more than controller_mutation_rate=1 by the"
+        in (caplog.messages[0])
+    )
+    assert caplog.messages[1] == "user alice is no longer throttled in its changes"
 
 
 def test_who_is_gone_is_forgotten():

@@ -94,6 +94,21 @@ def test_who_asks_first_is_never_stuck_and_never_gets_more_than_its_limit(limit,
     assert granted_total <= now + 10 + 1 + largest + 0.01
 
 
+@given(
+    limit=LIMITS,
+    uses=st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 1)), min_size=1, max_size=200),
+    longest=st.floats(0.1, 5),
+)
+def test_who_asks_again_and_again_gets_no_more_than_its_limit(limit, uses, longest):
+    """Though it does not wait for as long as it is told, and is told less than it would have to wait."""
+    usage, now, granted_total = Usage(longest_s=longest), 0.0, 0.0
+    for size, pause in uses:
+        granted, _ = usage.ask(limit * size, limit, now)
+        granted_total += size * granted
+        now += pause
+    assert granted_total <= now + 10 + 1 + 1 + 0.01
+
+
 def test_what_is_refused_is_not_counted():
     usage = Usage()
     assert usage.ask(9_500, 1000, 0.0) == (True, 0)

@@ -111,11 +111,14 @@ class System:
                 cwd=self.directory,
                 start_new_session=True,
             )
-        while not self.is_ready():
-            if self.process.poll() is not None or time.monotonic() > began + _START_S:
-                self.stop()
-                raise Missing(f"{self.name} did not start: {self.log()[-500:]}")
-            time.sleep(_POLL_S)
+        try:
+            while not self.is_ready():
+                if self.process.poll() is not None or time.monotonic() > began + _START_S:
+                    raise Missing(f"{self.name} did not start: {self.log()[-500:]}")
+                time.sleep(_POLL_S)
+        except BaseException:
+            self.stop()
+            raise
         self.ready_s = time.monotonic() - began
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ from tidelog.errors import (
 from tidelog.network.answer import Deferred, Piece
 from tidelog.network.peer import Peer
 from tidelog.protocol.messages.fetch import NodeEndpoint
-from tidelog.quotas.quotas import Accounts
+from tidelog.quotas.account import Account
 from tidelog.security.acls import Operation, Resource
 
 _ZSTD_SINCE = 10
@@ -33,13 +33,13 @@ class Reading:
     """One fetch from its request to its answer."""
 
     __slots__ = (
-        "accounts",
         "bytes",
         "correlation_id",
         "deferred",
         "failed",
         "hidden",
         "incremental",
+        "is_limited",
         "isolation",
         "max_bytes",
         "partitions",
@@ -84,14 +84,13 @@ class Reading:
         self.failed = False
         self.hidden: frozenset[str | bytes] = frozenset()
         """Topics that the client may not read."""
-        self.accounts: Accounts | None = None
-        """What the client is limited in."""
+        self.is_limited = False
+        """Whether the client has a quota."""
 
-    def limit(self, accounts: Accounts | None) -> None:
+    def limit(self, account: Account) -> None:
         """Read no more at a time than a window of the client's quota allows."""
-        self.accounts = accounts
-        if accounts is not None and accounts.fetch is not None:
-            self.max_bytes = min(self.max_bytes, int(accounts.fetch.at_once))
+        self.is_limited = True
+        self.max_bytes = min(self.max_bytes, int(account.at_once))
 
     def hide(self) -> None:
         """Ask the access rules, for each topic once."""
@@ -200,8 +199,8 @@ class Reading:
 
     def answer(self) -> list[Piece]:
         throttle_ms = 0
-        if self.accounts is not None:
-            granted, throttle_ms = self._granted(self.accounts)
+        if self.is_limited:
+            granted, throttle_ms = self._granted()
             if not granted:
                 return self._nothing(throttle_ms)
         results = self.results
@@ -226,11 +225,11 @@ class Reading:
             throttle_ms=throttle_ms,
         )
 
-    def _granted(self, accounts: Accounts) -> tuple[bool, int]:
+    def _granted(self) -> tuple[bool, int]:
         meter = self.services.meter
         if meter is None or self.peer is None or not self.bytes:
             return True, 0
-        return meter.granted(self.peer, accounts, self.bytes)
+        return meter.granted(self.peer, self.bytes)
 
     def _nothing(self, throttle_ms: int) -> list[Piece]:
         """To who has used too much: no data, whatever was asked for.

@@ -20,7 +20,7 @@ _SWEEP_MS = 1_000
 
 
 class BrokerLimits:
-    """See the module's docstring.  `services.quotas` has the accounts, `arrivals` the connections: for metrics."""
+    """See the module's docstring.  `services.quotas` (`accounts()`, `delays(key)`) and `arrivals.refused` are for metrics."""
 
     def __init__(
         self, services: Services, settings: Callable[[], BrokerSettings], dispatcher: Serving
@@ -77,3 +77,4 @@ class BrokerLimits:
     async def _sweep(self) -> None:
         self._quotas.sweep(self._services.clock.monotonic())
         self.metering.sweep()
+        self.arrivals.sweep()

@@ -23,6 +23,7 @@ from tidelog.broker.throttle_times import tell, tell_last, throttle_time
 from tidelog.clock import Clock
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer, Principal
+from tidelog.quotas.account import Account
 from tidelog.quotas.limits import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -113,14 +114,16 @@ class Metering:
             elif why.until > now:
                 self._held[peer] = why
 
-    def accounts_of(self, peer: Peer, frame: memoryview) -> Accounts | None:
-        """What the sender of a request is limited in; None for nothing."""
-        if len(frame) < _HEADER.size:
+    def fetch_account(self, peer: Peer) -> Account | None:
+        """What the peer is limited in when it fetches, by the client id of its last request."""
+        share = peer.share
+        if not isinstance(share, Share):
             return None
-        return self._accounts(peer, frame, _HEADER.unpack_from(frame)[3])
+        accounts = self._accounts(peer, share.client_id)
+        return None if accounts is None else accounts.fetch
 
-    def _accounts(self, peer: Peer, frame: memoryview, length: int) -> Accounts | None:
-        raw = bytes(frame[_HEADER.size : _HEADER.size + length]) if length > 0 else b""
+    def _accounts(self, peer: Peer, raw: bytes) -> Accounts | None:
+        """What a client is limited in; None for nothing."""
         share = peer.share
         if (
             type(share) is not Share
@@ -143,11 +146,12 @@ class Metering:
             if isinstance(share, Share) and share.accounts is not None and not peer.is_broker:
                 self._spent(share.accounts, self._now() - began)
 
-    def granted(self, peer: Peer, accounts: Accounts, size_bytes: int) -> tuple[bool, int]:
+    def granted(self, peer: Peer, size_bytes: int) -> tuple[bool, int]:
         """Whether a fetch may be answered with so many bytes of records, and for how many milliseconds it is held."""
-        if accounts.fetch is None:
+        account = self.fetch_account(peer)
+        if account is None:  # not any more
             return True, 0
-        granted, delay = accounts.fetch.ask(size_bytes, self._now())
+        granted, delay = account.ask(size_bytes, self._now())
         told_ms = self._hold(peer, (delay, CONSUMER_BYTE_RATE))
         if told_ms:
             self._count("FetchConsumer", delay)
@@ -159,7 +163,7 @@ class Metering:
         if len(frame) < _HEADER.size:
             return self._serving.serve(peer, frame)
         api_key, version, _, length = _HEADER.unpack_from(frame)
-        accounts = self._accounts(peer, frame, length)
+        accounts = self._accounts(peer, _client_id(frame, length))
         mutates = api_key in _MUTATING and self._quotas.limits_mutations
         if accounts is None and not mutates:
             return self._serving.serve(peer, frame)
@@ -206,7 +210,10 @@ class Metering:
     def _serve_run(
         self, peer: Peer, buffer: memoryview, pos: int, end: int
     ) -> tuple[int, bytes | Deferred | None]:
-        accounts = self.accounts_of(peer, buffer[pos + _LENGTH_BYTES : end])
+        frame = buffer[pos + _LENGTH_BYTES : end]
+        if len(frame) < _HEADER.size:
+            return pos, None
+        accounts = self._accounts(peer, _client_id(frame, _HEADER.unpack_from(frame)[3]))
         began = self._now()
         stop, answers = self._serving.serve_run(peer, buffer, pos, end)
         if accounts is None or stop == pos:
@@ -278,6 +285,10 @@ class Metering:
 
     def _left_ms(self, until: float) -> int:
         return _ms(until - self._now())
+
+
+def _client_id(frame: memoryview, length: int) -> bytes:
+    return bytes(frame[_HEADER.size : _HEADER.size + length]) if length > 0 else b""
 
 
 def _ms(seconds: float) -> int:

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--metastore",
         metavar="WHERE",
-        help="metadata of the cluster: sqlite:PATH on one machine, zk://HOST:PORT,…/PATH on several",
+        help="metadata: sqlite:PATH, or zk://HOST:PORT,…/PATH",
     )
     add("--advertise", metavar="HOST:PORT", help="the address that clients are told to use")
     add("--config", metavar="FILE", help="a server.properties file")

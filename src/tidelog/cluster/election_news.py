@@ -13,6 +13,7 @@ from tidelog.measures import Durations
 
 log = logging.getLogger(__name__)
 
+_STOPPING = "is stopping"
 _TOLD_AT_ONCE = 100
 """When a broker of ten thousand partitions dies, the cluster must not wait for its log to be written."""
 
@@ -58,7 +59,9 @@ def tell(found: Sequence[Elected]) -> None:
     for each in found[:_TOLD_AT_ONCE]:
         where = f"{each.topic}-{each.partition}"
         if each.after.leader == NO_LEADER:
-            log.error("%s has no leader any more: %s", where, each.reason)
+            # The last broker of a cluster that is stopped leaves all without a leader.
+            level = logging.WARNING if each.reason.endswith(_STOPPING) else logging.ERROR
+            log.log(level, "%s has no leader any more: %s", where, each.reason)
         elif each.unclean:
             log.error(
                 "%s is led by broker %d, which was not in sync: committed records may be lost; %s",
@@ -80,7 +83,7 @@ def _reason(after: Image, old: PartitionState, new: PartitionState) -> str:
     if broker is None or broker.fenced:
         return f"broker {old.leader} is gone"
     if broker.stopping:
-        return f"broker {old.leader} is stopping"
+        return f"broker {old.leader} {_STOPPING}"
     if old.leader not in new.replicas:
         return f"broker {old.leader} holds it no longer"
     if new.leader == new.replicas[0]:

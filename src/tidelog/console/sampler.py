@@ -87,7 +87,9 @@ class Sampler:
         if len(self._looks) < 2:
             return {}
         before, after = self._looks[-2], self._looks[-1]
-        seconds = max(after.at - before.at, 0.001)
+        seconds = after.at - before.at
+        if seconds <= 0:  # the clock was set back
+            return {}
         return {
             name: (
                 round(_grown(before.ends, after.ends, name) / seconds, 2),

@@ -217,12 +217,14 @@ class Connection:
 
     def _receive_shared(self) -> int:
         """Receive behind what is held of an unfinished frame, and serve."""
-        buffer = self._hub.receive_buffer
+        hub = self._hub
+        buffer = hub.receive_buffer
         held = self._held
         if held is None:
-            memory = self._hub.memory
-            short = memory.used >= memory.limit
-            count = self._take_in(buffer[:CAUTIOUS_BYTES] if short else buffer)
+            memory = hub.memory
+            room = buffer[:CAUTIOUS_BYTES] if memory.used >= memory.limit else buffer
+            # As `_take_in`, without its call: this is where small requests come.
+            count = self._receive(room) if hub.watch is None else self._take_in(room)
             if count:
                 self._serve_frames(buffer, count)
             return count

@@ -19,14 +19,37 @@ it for lost, and send it again over a new connection, while the old one is still
 _log = logging.getLogger(__name__)
 
 
+class Delays:
+    """Delays of all groups by one kind of quota; for metrics."""
+
+    __slots__ = ("count", "seconds")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+
+
 class Account:
     """One group's use of one thing.  `delays` and the like only grow: metrics may read them at any time."""
 
-    __slots__ = ("_since", "_usage", "_window_s", "delayed_s", "delays", "key", "limit", "used")
+    __slots__ = (
+        "_all",
+        "_since",
+        "_usage",
+        "_window_s",
+        "delayed_s",
+        "delays",
+        "key",
+        "limit",
+        "used",
+    )
 
-    def __init__(self, key: str, limit: Limit, config: QuotaConfig) -> None:
+    def __init__(
+        self, key: str, limit: Limit, config: QuotaConfig, all_delays: Delays | None = None
+    ) -> None:
         self.key = key
         self.limit = limit
+        self._all = all_delays or Delays()
         self.used = 0.0
         """In all, since the group has its limit: bytes, or percents times seconds."""
         self.delays = 0
@@ -79,7 +102,7 @@ class Account:
             self._since = None
             _log.info(
                 "%s is no longer throttled: it was held %d times, %.1f s in all",
-                _told(self.group),
+                told(self.group),
                 self.delays - delays,
                 self.delayed_s - delayed_s,
             )
@@ -91,7 +114,7 @@ class Account:
             self._since = self.delays, self.delayed_s
             _log.info(
                 "%s is throttled: it uses %.4g a second, and %s=%.10g by the quota of %s; held for %.0f ms",
-                _told(self.group),
+                told(self.group),
                 self.rate(now),
                 self.key,
                 self.limit.value,
@@ -100,10 +123,13 @@ class Account:
             )
         self.delays += 1
         self.delayed_s += delay
+        self._all.count += 1
+        self._all.seconds += delay
         return delay
 
 
-def _told(group: Group) -> str:
+def told(group: Group) -> str:
+    """In words, for the log."""
     user, client_id = group
     named = [f"user {user}"] if user else []
     if client_id or not user:

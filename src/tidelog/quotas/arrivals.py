@@ -11,7 +11,6 @@ from tidelog.quotas.limits import Limits
 from tidelog.quotas.usage import Usage
 
 _FORGET_AFTER_S = 60.0
-_SWEEP_AT = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Arrivals:
         self._listeners: dict[str, Usage] = {}
         self._broker = self._usage()
         self._told: dict[str, float] = {}
-        """Addresses that are being refused, and until when nothing is said of it."""
+        """Addresses and listeners of which the log says that they are limited, and when that is over."""
         self.refused = 0
         """Connections refused by the quota of their address, in all."""
 
@@ -59,14 +58,15 @@ class Arrivals:
         now = self._monotonic()
         known = self._hosts.get(host)
         if known is None or known[0] != rate:
-            self._sweep(now)
             known = self._hosts[host] = rate, self._usage()
         granted, delay = known[1].ask(1, rate, now)
         if granted:
             return 0.0
         self.refused += 1
-        if now >= self._told.get(host, 0.0):
-            _log.info("connections from %s are refused: connection_creation_rate=%g", host, rate)
+        if host not in self._told:
+            _log.info(
+                "some connections from %s are refused: connection_creation_rate=%g", host, rate
+            )
         self._told[host] = now + _FORGET_AFTER_S
         # Not at once, or it would be back at once; not late either, or it would hold too many.
         return min(delay, float(self._config().window_s))
@@ -83,14 +83,26 @@ class Arrivals:
         rate = self._config().connection_rate
         if rate < NO_RATE and listener != self._exempt:
             delay = max(delay, self._broker.record(1, rate, now))
+        if delay:
+            if listener not in self._told:
+                _log.info(
+                    "connections to %s wait: max.connection.creation.rate=%d",
+                    listener,
+                    min(own or NO_RATE, rate),
+                )
+            self._told[listener] = now + _FORGET_AFTER_S
         return delay
 
     def _usage(self) -> Usage:
         config = self._config()
-        return Usage(config.window_s, config.windows, config.window_s * config.windows)
+        return Usage(config.window_s, config.windows)
 
-    def _sweep(self, now: float) -> None:
-        if len(self._hosts) >= _SWEEP_AT:
-            old = now - _FORGET_AFTER_S
+    def sweep(self) -> None:
+        """To be called now and then: note what is over, and forget who has not come for long."""
+        now = self._monotonic()
+        for who in [who for who, until in self._told.items() if until <= now]:
+            del self._told[who]
+            _log.info("no connection of %s is refused or waits any more", who)
+        old = now - _FORGET_AFTER_S
+        if self._hosts:
             self._hosts = {k: each for k, each in self._hosts.items() if each[1].used_at >= old}
-            self._told = {k: until for k, until in self._told.items() if until > now}

@@ -9,14 +9,18 @@ Limits belong to one broker; a client that uses several has the limit on each of
 begins anew: what it used under another limit is forgotten.
 """
 
+import logging
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import ceil
 from typing import NamedTuple
 
 from tidelog.errors import ThrottlingQuotaExceeded
-from tidelog.quotas.account import LONGEST_DELAY_S, Account
+from tidelog.quotas.account import LONGEST_DELAY_S, Account, Delays, told
 from tidelog.quotas.config import NO_LIMIT, QuotaConfig
 from tidelog.quotas.limits import (
     BY_SETTING,
+    CLIENT_KEYS,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -27,6 +31,7 @@ from tidelog.quotas.limits import (
 )
 from tidelog.quotas.usage import TokenBucket
 
+_log = logging.getLogger(__name__)
 _FORGET_AFTER_S = 3600.0
 _CLIENTS_MAX = 10_000
 """Clients whose accounts are remembered by name: they choose their names themselves."""
@@ -46,8 +51,12 @@ class Quotas:
     def __init__(self, config: Callable[[], QuotaConfig] = QuotaConfig) -> None:
         self._config = config
         self._limits = Limits({})
+        self._delays = {key: Delays() for key in CLIENT_KEYS}
         self._accounts: dict[tuple[str, Group], Account] = {}
         self._buckets: dict[tuple[Group, float], TokenBucket] = {}
+        """Of changes of metadata, by group and limit."""
+        self._overdrawn: dict[tuple[Group, float], None] = {}
+        """Those of which the log says that they are in debt."""
         self._clients: dict[tuple[str, str], Accounts | None] = {}
         self.generation = 0
         """Grows whenever what `of` has returned need not hold any more."""
@@ -101,6 +110,10 @@ class Quotas:
             return None
         return Limit(value, ("", client_id), BY_SETTING)
 
+    def delays(self, key: str) -> Delays:
+        """Of all clients by one kind of quota, since the broker was started; for metrics."""
+        return self._delays[key]
+
     def accounts(self) -> Iterator[Account]:
         """All that were used lately; for metrics."""
         return iter(self._accounts.values())
@@ -110,10 +123,32 @@ class Quotas:
         limit = self.limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
             return Mutations(None, 0.0, 0.0, strict=strict, now=now)
+        which = (limit.group, limit.value)
+        bucket = self._buckets.setdefault(which, TokenBucket())
+        made = Mutations(bucket, limit.value, self._burst_s, strict=strict, now=now)
+        made.exceeded = partial(self._exceeded, limit)
+        return made
+
+    def _exceeded(self, limit: Limit, delay_s: float) -> None:
+        """A client is told to wait before it changes anything more."""
+        delays = self._delays[CONTROLLER_MUTATION_RATE]
+        delays.count += 1
+        delays.seconds += delay_s
+        if (limit.group, limit.value) not in self._overdrawn:
+            self._overdrawn[limit.group, limit.value] = None
+            _log.info(
+                "%s is throttled: it changes more than %s=%g by the quota of %s; held for %.0f ms",
+                told(limit.group),
+                CONTROLLER_MUTATION_RATE,
+                limit.value,
+                limit.entity,
+                delay_s * 1000,
+            )
+
+    @property
+    def _burst_s(self) -> float:
         config = self._config()
-        burst_s = config.controller_windows * config.controller_window_s
-        bucket = self._buckets.setdefault((limit.group, limit.value), TokenBucket())
-        return Mutations(bucket, limit.value, burst_s, strict=strict, now=now)
+        return config.controller_windows * config.controller_window_s
 
     def sweep(self, now: float) -> None:
         """To be called now and then: end what is over, and forget who has not been seen for long."""
@@ -126,6 +161,11 @@ class Quotas:
                 del self._accounts[key]
             self._clients.clear()
             self.generation += 1
+        for group, rate in list(self._overdrawn):
+            bucket = self._buckets.get((group, rate))
+            if bucket is None or not bucket.delay(rate, self._burst_s, now):
+                del self._overdrawn[group, rate]
+                _log.info("%s is no longer throttled in its changes", told(group))
         for which in [key for key, each in self._buckets.items() if each.used_at < before]:
             del self._buckets[which]
 
@@ -135,7 +175,8 @@ class Quotas:
             return None
         found = self._accounts.get((key, limit.group))
         if found is None or found.limit != limit:
-            found = self._accounts[key, limit.group] = Account(key, limit, self._config())
+            found = Account(key, limit, self._config(), self._delays[key])
+            self._accounts[key, limit.group] = found
         return found
 
 
@@ -157,12 +198,15 @@ class Mutations:
         self._burst_s = burst_s
         self._strict = strict
         self._now = now
+        self.exceeded: Callable[[float], None] = lambda delay_s: None
+        """Told of the delay of who is in debt."""
 
     def take(self, partitions: int) -> None:
         """Pay for so many partitions, on credit if need be; `ThrottlingQuotaExceeded` for who is in debt already."""
         if self._bucket is None:
             return
-        if self._strict and self.throttle_time_ms > 0:
+        delay = self._bucket.delay(self._rate, self._burst_s, self._now)
+        if self._strict and delay > 0:
             raise ThrottlingQuotaExceeded(
                 f"controller_mutation_rate={self._rate:g} is exceeded; "
                 f"try again in {self.throttle_time_ms} ms"
@@ -180,4 +224,11 @@ class Mutations:
         if self._bucket is None:
             return 0
         delay = self._bucket.delay(self._rate, self._burst_s, self._now)
-        return round(min(delay, LONGEST_DELAY_S) * 1000)
+        return ceil(min(delay, LONGEST_DELAY_S) * 1000)
+
+    def end(self) -> int:
+        """All is paid for: `throttle_time_ms`, which the client is told."""
+        throttle_time_ms = self.throttle_time_ms
+        if throttle_time_ms:
+            self.exceeded(throttle_time_ms / 1000)
+        return throttle_time_ms

@@ -71,13 +71,16 @@ class Usage:
 
         What is more than a window allows is granted to who owes nothing: else it would never be.
         """
-        owes = self._paid_at is not None and self._paid_at > now
+        self.settle(now)
+        before = self._paid_at
+        owes = before is not None and before > now
         delay = self.record(amount, limit, now)
         if not delay or (amount > limit * self._window_s and not owes):
             return True, delay
         self._note(-amount, now)
-        assert self._paid_at is not None
-        self._paid_at -= amount / limit
+        if before is None:  # throttled from now on, by what was used before
+            before = self._windows[0][0] + self._total / limit + self._window_s
+        self._paid_at = before
         return False, delay
 
     def settle(self, now: float) -> bool:

@@ -63,7 +63,7 @@ async def create_partitions(
         if outcome is not None and not request.validate_only:
             mutations.give_back(count)
     return CreatePartitionsResponse(
-        throttle_time_ms=mutations.throttle_time_ms,
+        throttle_time_ms=mutations.end(),
         results=[_result(name, outcomes[name]) for name in times],
     )
 

@@ -58,7 +58,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
         if isinstance(outcome, KafkaError) and not request.validate_only:
             mutations.give_back(_count(each, ctx))
     return CreateTopicsResponse(
-        throttle_time_ms=mutations.throttle_time_ms,
+        throttle_time_ms=mutations.end(),
         topics=[_result(name, outcomes[name], wanted, ctx) for name in times],
     )
 

@@ -58,7 +58,7 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
             mutations.give_back(_count(which, ctx))
         else:
             result.name, result.topic_id = outcome.name, outcome.id
-    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=results)
+    return DeleteTopicsResponse(throttle_time_ms=mutations.end(), responses=results)
 
 
 def _count(which: str | UUID, ctx: Context) -> int:

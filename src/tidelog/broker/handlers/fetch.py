@@ -71,8 +71,8 @@ def fetch(
         reading.follower = replica_id, replica_epoch
         peer.is_broker = True
         services.requests.fetch_follower.count += 1
-    elif services.meter is not None:
-        reading.limit(services.meter.accounts_of(peer, frame))
+    elif services.meter is not None and (account := services.meter.fetch_account(peer)):
+        reading.limit(account)
     if guarded and replica_id < 0:
         reading.hide()
     reading.read()
