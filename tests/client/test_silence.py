@@ -130,3 +130,15 @@ async def test_nobody_is_left_to_hear_why_a_connection_failed() -> None:
             await cluster.connection(1)
         await cluster.close()
     assert unseen == []
+
+
+def test_an_admin_asks_the_next_controller(cluster: LocalCluster) -> None:
+    create(cluster, "before")
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        controller = admin.describe_cluster().controller
+        cluster.brokers[controller].kill()
+        try:
+            admin.create_topics({"after": 1}, replication_factor=2)
+            assert admin.describe_cluster().controller != controller
+        finally:
+            cluster.brokers[controller].start()

@@ -77,7 +77,7 @@ async def test_without_faults_everything_passes(table, inner):
     number = table.arm(fault(api_key=FETCH))
     assert table.serve_run(None, memoryview(b"xx"), 0, 2) == (2, b"run")
     table.arm(fault(times=None))
-    assert table.serve_run(None, memoryview(b"xx"), 0, 2) == (0, b"")
+    assert table.serve_run(None, memoryview(b"xx"), 0, 2) == (0, None)
     table.clear()
     assert table.serve_run(None, memoryview(b"xx"), 0, 2) == (2, b"run")
     with pytest.raises(LookupError, match="has ended"):

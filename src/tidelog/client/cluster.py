@@ -190,7 +190,11 @@ class Cluster:
             await self.refresh([])
         if self.controller not in self.nodes:
             raise NotController("the cluster has no controller at the moment")
-        return await self.ask(self.controller, request)
+        try:
+            return await self.ask(self.controller, request)
+        except (NetworkException, RequestTimedOut):
+            self.controller = -1  # it may be gone, and another broker in its place
+            raise
 
     async def ask_coordinator(
         self,
