@@ -22,6 +22,8 @@ from tidelog.errors import (
     InvalidProducerEpoch,
     KafkaError,
     LeaderNotAvailable,
+    NotCoordinator,
+    NotLeaderOrFollower,
     UnknownServerError,
     UnknownTopicOrPartition,
 )
@@ -66,7 +68,11 @@ class Markers:
         # First of all: what was let in for the transaction that ends here is let in no longer.
         self._entries.ended(place, end.producer_id)
         if topic == CONSUMER_OFFSETS:
-            await self._groups.end_transaction(index, end)
+            try:
+                await self._groups.end_transaction(index, end)
+            except NotCoordinator as error:
+                # Of the groups, not of the transaction: who completes that must go on trying.
+                raise NotLeaderOrFollower(error.message) from error
             return
         partition = self._partitions.get(topic, index)
         appended = append_marker(partition, end, self._clock.now_ms())

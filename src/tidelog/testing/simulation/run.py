@@ -36,7 +36,8 @@ TOPIC = "t"
 _CALM_AGAIN_S = 90.0
 """After everything is mended, so long may it take until all is well again."""
 
-_SETTLE_S = 10.0
+_SETTLE_S = 40.0
+"""A follower whose connection died without a word asks again after replica.socket.timeout.ms, 30 s."""
 
 
 @dataclass(slots=True)
