@@ -376,3 +376,19 @@ def test_a_log_that_is_set_aside_is_kept_and_not_found_again(manager, tmp_path):
     assert len(again) == 0
     assert path.is_dir()
     again.close()
+
+
+def test_sizes_of_files_that_vanish_meanwhile(tmp_path, monkeypatch):
+    for name in ("a", "b.deleted", "c"):
+        (tmp_path / name).write_bytes(b"12345")
+    scan = os.scandir
+
+    @contextlib.contextmanager
+    def removing(directory):
+        with scan(directory) as entries:
+            listed = list(entries)
+        (tmp_path / "b.deleted").unlink()
+        yield listed
+
+    monkeypatch.setattr(os, "scandir", removing)
+    assert LocalFiles().sizes(str(tmp_path)) == {"a": 5, "c": 5}

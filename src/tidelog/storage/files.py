@@ -214,8 +214,14 @@ class LocalFiles:
         return os.stat(path).st_size
 
     def sizes(self, directory: str) -> dict[str, int]:
+        found = {}
         with os.scandir(directory) as entries:
-            return {each.name: each.stat().st_size for each in entries if each.is_file()}
+            for each in entries:
+                # What is deleted is removed by a thread, between our look at the names and that at the sizes perhaps.
+                with contextlib.suppress(FileNotFoundError):
+                    if each.is_file():
+                        found[each.name] = each.stat().st_size
+        return found
 
     def directories(self, directory: str) -> list[str]:
         with os.scandir(directory) as entries:
