@@ -218,7 +218,8 @@ class Chaos:
         producers, consumers = self._children[::2], self._children[1::2]
         self._wait(producers, PATIENCE_S * 3)
         self.prober.close()
-        deadline = time.monotonic() + PATIENCE_S
+        # kafka-python gives up a request to a group's coordinator after 305 s, and goes on then.
+        deadline = time.monotonic() + PATIENCE_S * 3.5
         while any(map(self._unseen, CLIENTS)) and time.monotonic() < deadline:
             time.sleep(0.5)
         self._end.with_suffix(".read").touch()
