@@ -218,7 +218,7 @@ class Chaos:
         producers, consumers = self._children[::2], self._children[1::2]
         self._wait(producers, PATIENCE_S * 3)
         self.prober.close()
-        # kafka-python gives up a request to a group's coordinator after 305 s, and goes on then.
+        # A rebalance may wait for a member that is gone for as long as max.poll.interval.ms, 300 s.
         deadline = time.monotonic() + PATIENCE_S * 3.5
         while any(map(self._unseen, CLIENTS)) and time.monotonic() < deadline:
             time.sleep(0.5)
