@@ -53,9 +53,10 @@ class Rig:
         self.listener = listener
         self.clients: list[Client] = []
 
-    async def connect(self) -> Client:
+    async def connect(self, own_host: str = "127.0.0.1") -> Client:
+        """A client at `own_host`, which has to be an address of this machine."""
         host, port = self.listener.address
-        client = Client(*await asyncio.open_connection(host, port))
+        client = Client(*await asyncio.open_connection(host, port, local_addr=(own_host, 0)))
         self.clients.append(client)
         return client
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tidelog.network.flow import MemoryBound
+from tidelog.network.flow import SEND_BYTES, MemoryBound
 from tidelog.network.outbox import SENDFILE_MIN_BYTES
 
 
@@ -22,6 +22,9 @@ class DiskFile:
 
     def pread(self, length, position):
         return os.pread(self._fd, length, position)
+
+    def pread_into(self, buffer, position):
+        return os.preadv(self._fd, [buffer], position)
 
     def close(self):
         os.close(self._fd)
@@ -42,10 +45,15 @@ def data(tmp_path):
     file.close()
 
 
+HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
+"""Addresses of a peer: that of the broker itself, and one that is taken for another machine's."""
+
+
+@pytest.mark.parametrize("peer_host", [HERE, ELSEWHERE])
 @pytest.mark.parametrize("send_buffer_bytes", [-1, 4096])
-async def test_bytes_and_regions_in_order(rig_of, data, send_buffer_bytes):
+async def test_bytes_and_regions_in_order(rig_of, data, send_buffer_bytes, peer_host):
     content, file = data
-    sizes = [100, SENDFILE_MIN_BYTES - 1, SENDFILE_MIN_BYTES, 1_000_000, 7]
+    sizes = [100, SENDFILE_MIN_BYTES - 1, SENDFILE_MIN_BYTES, 1_000_000, SEND_BYTES + 1, 7]
 
     def serve(peer, frame):
         pieces, position = [], 0
@@ -56,7 +64,7 @@ async def test_bytes_and_regions_in_order(rig_of, data, send_buffer_bytes):
         return [struct.pack(">i", total), *pieces]
 
     rig = rig_of(serve, send_buffer_bytes=send_buffer_bytes)
-    client = await rig.connect()
+    client = await rig.connect(peer_host)
     await client.send(struct.pack(">i", 1) + b"x")
     await client.send(struct.pack(">i", 1) + b"x")
     expected, position = b"", 0
@@ -67,11 +75,48 @@ async def test_bytes_and_regions_in_order(rig_of, data, send_buffer_bytes):
     assert await client.receive() == expected
 
 
+@pytest.mark.parametrize("at", [SEND_BYTES - 1, SEND_BYTES, SEND_BYTES + 1])
+async def test_bytes_that_do_not_fit_into_the_buffer_are_sent_in_parts(rig_of, data, at):
+    content, file = data
+    total = at + 2000 + at
+    rig = rig_of(
+        lambda peer, frame: [
+            struct.pack(">i", total) + content[:at],
+            Region(file, 100, 1000),
+            memoryview(content)[:1000],
+            bytearray(content[:at]),
+        ]
+    )
+    client = await rig.connect()
+    await client.send(struct.pack(">i", 1) + b"x")
+    assert await client.receive() == (
+        content[:at] + content[100:1100] + content[:1000] + content[:at]
+    )
+
+
+@pytest.mark.parametrize("peer_host", [HERE, ELSEWHERE])
+async def test_only_to_other_machines_files_are_sent_as_they_are(
+    rig_of, data, peer_host, monkeypatch
+):
+    content, file = data
+    sent = []
+    monkeypatch.setattr(
+        "tidelog.network.outbox.os.sendfile",
+        lambda *given, sendfile=os.sendfile: sent.append(given[3]) or sendfile(*given),
+    )
+    rig = rig_of(lambda peer, frame: [struct.pack(">i", 200_000), Region(file, 5, 200_000)])
+    client = await rig.connect(peer_host)
+    await client.send(struct.pack(">i", 1) + b"x")
+    assert await client.receive() == content[5:200_005]
+    assert bool(sent) == (peer_host == ELSEWHERE)
+
+
+@pytest.mark.parametrize("peer_host", [HERE, ELSEWHERE])
 @pytest.mark.parametrize("length", [100, SENDFILE_MIN_BYTES * 2])
-async def test_a_region_that_is_not_there_closes_the_connection(rig_of, data, length):
+async def test_a_region_that_is_not_there_closes_the_connection(rig_of, data, length, peer_host):
     _, file = data
     rig = rig_of(lambda peer, frame: [b"head", Region(file, 2_999_990, length)])
-    client = await rig.connect()
+    client = await rig.connect(peer_host)
     await client.send(struct.pack(">i", 1) + b"x")
     async with asyncio.timeout(5):
         await client.reader.read()

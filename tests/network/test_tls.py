@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tidelog.network.config import NetworkConfig
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, TlsSettings, open_socket
+from tidelog.network.outbox import drop_sent
 from tidelog.network.peer import ANONYMOUS, Principal
-from tidelog.network.tls import _front, _take
+from tidelog.network.tls import _front
 from tidelog.security.certificates import distinguished_name
 
 LENGTH = 4
@@ -229,7 +230,7 @@ def test_what_is_sent_is_taken_and_nothing_else(out, sent):
     front = bytes(_front(left))
     assert whole.startswith(front)
     sent = min(sent, len(front))
-    _take(left, sent)
+    drop_sent(left, sent)
     assert b"".join(bytes(each) for each in left) == whole[sent:]
 
 

@@ -15,6 +15,8 @@ class ReadableFile(Protocol):
 
     def pread(self, length: int, position: int) -> bytes: ...
 
+    def pread_into(self, buffer: memoryview, position: int) -> int: ...
+
 
 class FileRegion(Protocol):
     """Bytes that lie in a file; they are sent without passing through this process where that pays."""

@@ -30,10 +30,11 @@ from .flow import (
     OWED_BYTES,
     PIPELINED_MAX,
     RUN_FRAME_BYTES,
+    SLOW_SEND_BYTES,
     UNCOUNTED_BYTES,
 )
 from .hub import Hub
-from .outbox import send_some
+from .outbox import NO_SENDFILE, SENDFILE_MIN_BYTES, send_some
 from .peer import Peer, Probe
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Connection:
         "_out",
         "_probes",
         "_reading",
+        "_sendfile_min_bytes",
         "_serving",
         "_sock",
         "_tasks",
@@ -111,6 +113,8 @@ class Connection:
         self._tasks: set[asyncio.Task[Ready]] | None = None
 
         # Sending.
+        same_machine = peer.address.host == peer.local.host
+        self._sendfile_min_bytes = NO_SENDFILE if same_machine else SENDFILE_MIN_BYTES
         self._out: list[Piece] = []
         self._writing = False
         self._probes: list[Probe] | None = None
@@ -491,7 +495,10 @@ class Connection:
 
     def _send_some(self) -> bool:
         """Send from the front of what is owed; True when all is sent."""
-        return send_some(self._sock, self._out)
+        buffer = self._hub.send_buffer
+        if self._writing:
+            buffer = buffer[:SLOW_SEND_BYTES]
+        return send_some(self._sock, self._out, buffer, self._sendfile_min_bytes)
 
     def send_now(self) -> None:
         """Send what the hub was asked to have sent soon."""

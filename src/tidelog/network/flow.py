@@ -11,6 +11,12 @@ from .config import NetworkConfig
 RECEIVE_BYTES = 1 << 20
 """Size of the buffer that all connections receive into."""
 
+SEND_BYTES = (1 << 20) + (64 << 10)
+"""Size of the buffer that answers are sent from: a fetch of a megabyte, which is what most consumers ask for, with its head."""
+
+SLOW_SEND_BYTES = 128 * 1024
+"""What is put together at a time for a peer whose socket was full: it takes little, and the rest is read again."""
+
 FRAGMENT_BYTES = RECEIVE_BYTES // 4
 """A frame up to this size is put together in the shared buffer, a larger one in a buffer of its own."""
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import mmap
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .answer import Answer, Deferred
 from .config import NetworkConfig
-from .flow import RECEIVE_BYTES, Admission, Arrivals, Buffers, MemoryBound
+from .flow import RECEIVE_BYTES, SEND_BYTES, Admission, Arrivals, Buffers, MemoryBound
 from .peer import Peer
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Hub:
         self.config = config
         self.loop = loop
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.send_buffer = memoryview(mmap.mmap(-1, SEND_BYTES))
+        """Answers are put together in it, and leave it before anything else is done; its pages come with their use."""
         self.memory = MemoryBound(config.queued_max_request_bytes)
         self.admission = Admission(config)
         self.buffers = Buffers()

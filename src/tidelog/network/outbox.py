@@ -1,25 +1,24 @@
-"""Sends the pieces of answers: gathered writes for bytes and small regions, `sendfile` for large regions.
+"""Sends the pieces of answers: bytes and regions of files are put together in one buffer, and leave with one system call.
 
-Small regions are read, because a system call of their own costs more than copying them: measured, `sendfile`
-pays from about 128 KB on.
+The buffer is that of the hub, for all connections, so that a fetch costs no fresh memory; what the socket does not take
+is read again when it does.  Large regions go to other machines by `sendfile`: it spares two copies.  To a peer on
+this machine it spares none of them that counts, and wakes it for every 64 KB: measured, reading and sending is quicker there
+at any size (`docs/decisions/hot-path.md`).
 """
 
 import os
 import socket
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from .flow import FLUSH_BYTES
 
 if TYPE_CHECKING:
-    from .answer import Piece, ReadableFile
+    from .answer import FileRegion, Piece, ReadableFile
 
 SENDFILE_MIN_BYTES = 128 * 1024
-_GATHER_PIECES = 512  # below IOV_MAX
-_GATHER_BYTES = 1 << 20
-_JOIN_BYTES = 64 * 1024
+NO_SENDFILE = 1 << 62
 _WHOLE = (bytes, bytearray)
-_PLAIN = frozenset({bytes, bytearray, memoryview})
+_PLAIN = (bytes, bytearray, memoryview)
 _MORE = getattr(socket, "MSG_MORE", 0)
 
 
@@ -38,11 +37,16 @@ class Truncated(OSError):
     """A file is shorter than the region that was promised from it."""
 
 
-def send_some(sock: socket.socket, out: "list[Piece]") -> bool:
+def send_some(
+    sock: socket.socket,
+    out: "list[Piece]",
+    buffer: memoryview,
+    sendfile_min_bytes: int = SENDFILE_MIN_BYTES,
+) -> bool:
     """Send from the front of `out`, removing what was sent; True when all is sent.
 
     False means that the socket takes no more now, or that it is time for others.  Raises OSError when the
-    connection or the file is broken.
+    connection or the file is broken.  `buffer` may hold anything before and after.
     """
     if len(out) == 1 and isinstance(out[0], _WHOLE):
         return _send_one(sock, out, out[0])
@@ -51,14 +55,28 @@ def send_some(sock: socket.socket, out: "list[Piece]") -> bool:
         if budget <= 0:
             return False
         first = out[0]
-        if first.__class__ in _PLAIN or first.length < SENDFILE_MIN_BYTES:  # type: ignore[union-attr]
-            sent, whole = _send_gathered(sock, out)
+        if isinstance(first, _PLAIN) or first.length < sendfile_min_bytes:
+            sent, whole = _send_gathered(sock, out, buffer, sendfile_min_bytes)
         else:
-            sent, whole = _send_region(sock, out)
+            sent, whole = _send_region(sock, out, first)
         if not whole:
             return False
         budget -= sent
     return True
+
+
+def drop_sent(out: "list[Piece]", sent: int) -> None:
+    """Remove the first `sent` bytes of what is owed."""
+    done = 0
+    for piece in out:
+        length = len(piece) if isinstance(piece, _PLAIN) else piece.length
+        if sent < length:
+            if sent:
+                out[done] = _after(piece, sent)
+            break
+        sent -= length
+        done += 1
+    del out[:done]
 
 
 def _send_one(sock: socket.socket, out: "list[Piece]", piece: bytes | bytearray) -> bool:
@@ -74,69 +92,59 @@ def _send_one(sock: socket.socket, out: "list[Piece]", piece: bytes | bytearray)
     return False
 
 
-def _send_gathered(sock: socket.socket, out: "list[Piece]") -> tuple[int, bool]:
-    """Send the bytes and small regions at the front of `out` with one system call."""
-    gathered: list[bytes | bytearray | memoryview] = []
-    total = 0
-    for piece in islice(out, _GATHER_PIECES):
-        if piece.__class__ not in _PLAIN:
-            if piece.length >= SENDFILE_MIN_BYTES:  # type: ignore[union-attr]
+def _send_gathered(
+    sock: socket.socket, out: "list[Piece]", buffer: memoryview, sendfile_min_bytes: int
+) -> tuple[int, bool]:
+    """Send what fits into the buffer, up to a region for `sendfile`, with one system call."""
+    room = len(buffer)
+    filled = taken = 0
+    for piece in out:
+        start = filled
+        if isinstance(piece, _PLAIN):
+            length = len(piece)
+            filled = min(start + length, room)
+            buffer[start:filled] = piece if start + length <= room else piece[: room - start]
+        else:
+            length = piece.length
+            if length >= sendfile_min_bytes:
                 break
-            piece = _read(piece)
-        gathered.append(piece)
-        total += len(piece)
-        if total >= _GATHER_BYTES:
+            filled = min(start + length, room)
+            if piece.file.pread_into(buffer[start:filled], piece.position) < filled - start:
+                raise _truncated(piece)
+        if filled - start < length:
             break
-    taken = len(gathered)
+        taken += 1
     # More follows at once: let the kernel fill its packets.
     flags = _MORE if taken < len(out) else 0
     try:
-        if taken == 1:
-            sent = sock.send(gathered[0], flags)
-        elif total <= _JOIN_BYTES:
-            sent = sock.send(b"".join(gathered), flags)
-        else:
-            sent = sock.sendmsg(gathered, (), flags)
+        sent = sock.send(buffer[:filled], flags)
     except (BlockingIOError, InterruptedError):
-        sent = 0
-    if sent == total:
-        del out[:taken]
+        return 0, False
+    if taken == len(out) and sent == filled:
+        out.clear()
         return sent, True
-    out[:taken] = _after(gathered, sent)
-    return sent, False
+    drop_sent(out, sent)
+    return sent, sent == filled
 
 
-def _send_region(sock: socket.socket, out: "list[Piece]") -> tuple[int, bool]:
+def _send_region(sock: socket.socket, out: "list[Piece]", region: "FileRegion") -> tuple[int, bool]:
     """Send the region at the front of `out` from its file."""
-    region = out[0]
-    assert not isinstance(region, bytes | bytearray | memoryview)
     try:
         sent = os.sendfile(sock.fileno(), region.file.fileno(), region.position, region.length)
     except (BlockingIOError, InterruptedError):
         return 0, False
     if sent == 0:
-        raise Truncated(f"{region.length} bytes at {region.position} are not in the file")
-    if sent == region.length:
-        del out[0]
-    else:
-        out[0] = Rest(region.file, region.position + sent, region.length - sent)
+        raise _truncated(region)
+    drop_sent(out, sent)
     return sent, True
 
 
-def _read(region: "Piece") -> bytes:
-    assert not isinstance(region, bytes | bytearray | memoryview)
-    data = region.file.pread(region.length, region.position)
-    if len(data) != region.length:
-        raise Truncated(f"{region.length} bytes at {region.position} are not in the file")
-    return data
+def _after(piece: "Piece", sent: int) -> "Piece":
+    """What remains of a piece."""
+    if isinstance(piece, _PLAIN):
+        return memoryview(piece)[sent:]
+    return Rest(piece.file, piece.position + sent, piece.length - sent)
 
 
-def _after(
-    pieces: list[bytes | bytearray | memoryview], sent: int
-) -> "list[bytes | bytearray | memoryview]":
-    """What remains of `pieces` after `sent` bytes."""
-    for at, piece in enumerate(pieces):
-        if sent < len(piece):
-            return [memoryview(piece)[sent:], *pieces[at + 1 :]]
-        sent -= len(piece)
-    return []
+def _truncated(region: "FileRegion") -> Truncated:
+    return Truncated(f"{region.length} bytes at {region.position} are not in the file")

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from .connection import Connection
 from .hub import Hub
-from .outbox import Rest, Truncated
+from .outbox import Truncated, drop_sent
 from .peer import Peer, Principal
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class TlsConnection(Connection):
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 # The same bytes have to be offered again; they are still the first that are owed.
                 return False
-            _take(out, sent)
+            drop_sent(out, sent)
         return not out
 
 
@@ -118,25 +118,6 @@ def _front(out: list[Any]) -> bytes | memoryview:
         if left == 0:
             break
     return gathered[0] if len(gathered) == 1 else b"".join(gathered)
-
-
-def _take(out: list[Any], sent: int) -> None:
-    """Remove what was sent."""
-    done = 0
-    for piece in out:
-        is_bytes = isinstance(piece, bytes | bytearray | memoryview)
-        length = len(piece) if is_bytes else piece.length
-        if sent < length:
-            if sent:
-                out[done] = (
-                    memoryview(piece)[sent:]
-                    if is_bytes
-                    else Rest(piece.file, piece.position + sent, length - sent)
-                )
-            break
-        sent -= length
-        done += 1
-    del out[:done]
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -29,6 +29,10 @@ class File(Protocol):
         """Up to `length` bytes at `position`; fewer at the end of the file."""
         ...
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from `position` on; returns how many bytes there were."""
+        ...
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data`, or raise `OSError`; after an error any part of it may be in the file."""
         ...
@@ -137,6 +141,9 @@ class LocalFile:
 
     def pread(self, length: int, position: int) -> bytes:
         return os.pread(self._fd, length, position)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        return os.preadv(self._fd, (buffer,), position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._fd, data, position)

@@ -297,6 +297,9 @@ class FaultyFile:
     def pread(self, length: int, position: int) -> bytes:
         return self._file.pread(length, position)
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        return self._file.pread_into(buffer, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         copy = bytes(data)
         half = copy[: len(copy) // 2]

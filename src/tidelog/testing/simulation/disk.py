@@ -258,6 +258,11 @@ class SimFile:
     def pread(self, length: int, position: int) -> bytes:
         return bytes(self._content.bytes[position : position + length])
 
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        found = self.pread(len(buffer), position)
+        buffer[: len(found)] = found
+        return len(found)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._disk.check("write", self.path)
         self._content.change(position, bytes(data))
