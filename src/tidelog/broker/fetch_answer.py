@@ -16,10 +16,13 @@ from tidelog.protocol.messages.fetch import NodeEndpoint
 from tidelog.storage.log import Region
 
 _HEAD = Packer(">iii")  # length, correlation id, throttle time
-_HEAD_FLEXIBLE = Packer(">iixi")
+_HEAD_FLEXIBLE = Packer(
+    ">iixihi"
+)  # with the error and the session, which all flexible versions have
 _ERROR_SESSION = Packer(">hi")
 _PARTITION_4 = Packer(">ihqq")
 _PARTITION_5 = Packer(">ihqqq")
+_PARTITION_12 = Packer(">ihqqqBi")  # with no aborted transactions, and the replica
 _ABORTED = Packer(">qq")
 _INT16 = Packer(">h")
 _INT32 = Packer(">i")
@@ -79,11 +82,15 @@ def lay_out(
 ) -> list[Piece]:
     """The whole frame as pieces; `results` of one topic follow each other."""
     flexible = version >= _FLEXIBLE
-    out = bytearray((_HEAD_FLEXIBLE if flexible else _HEAD).pack(0, correlation_id, throttle_ms))
+    if flexible:
+        head = _HEAD_FLEXIBLE.pack(0, correlation_id, throttle_ms, error_code, session_id)
+    else:
+        head = _HEAD.pack(0, correlation_id, throttle_ms)
+        if version >= 7:
+            head += _ERROR_SESSION.pack(error_code, session_id)
+    out = bytearray(head)
     first, region_bytes, other_bytes = out, 0, 0
     pieces: list[Piece] = [out]
-    if version >= 7:
-        out += _ERROR_SESSION.pack(error_code, session_id)
     topics = _by_topic(results)
     _put_count(out, len(topics), flexible)
     for topic, group in topics:
@@ -91,10 +98,11 @@ def lay_out(
         _put_count(out, len(group), flexible)
         for result in group:
             _put_partition(out, result, version)
-            if result.region is not None:
-                region_bytes += result.region.length
+            region = result.region
+            if region is not None:
+                region_bytes += region.length
                 other_bytes += len(out)
-                pieces.append(result.region)
+                pieces.append(region)
                 out = bytearray()
                 pieces.append(out)
             if flexible:
@@ -108,6 +116,8 @@ def lay_out(
 
 
 def _by_topic(results: list[Result]) -> list[tuple[str | bytes, list[Result]]]:
+    if len(results) == 1:
+        return [(results[0].topic, results)]
     topics: dict[str | bytes, list[Result]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(result)
@@ -127,6 +137,20 @@ def _put_topic(out: bytearray, topic: str | bytes, version: int) -> None:
 
 
 def _put_partition(out: bytearray, result: Result, version: int) -> None:
+    flexible = version >= _FLEXIBLE
+    region_bytes = result.region.length if result.region is not None else 0
+    if flexible and not result.aborted:
+        out += _PARTITION_12.pack(
+            result.index,
+            result.error_code,
+            result.high_watermark,
+            result.last_stable_offset,
+            result.log_start_offset,
+            0 if result.aborted is None else 1,
+            result.preferred_replica,
+        )
+        _put_count(out, region_bytes, flexible)
+        return
     if version >= 5:
         out += _PARTITION_5.pack(
             result.index,
@@ -139,7 +163,6 @@ def _put_partition(out: bytearray, result: Result, version: int) -> None:
         out += _PARTITION_4.pack(
             result.index, result.error_code, result.high_watermark, result.last_stable_offset
         )
-    flexible = version >= _FLEXIBLE
     if result.aborted is None:
         out += b"\x00" if flexible else _INT32.pack(-1)
     else:
@@ -150,7 +173,7 @@ def _put_partition(out: bytearray, result: Result, version: int) -> None:
                 out.append(0)
     if version >= 11:
         out += _INT32.pack(result.preferred_replica)
-    _put_count(out, result.region.length if result.region is not None else 0, flexible)
+    _put_count(out, region_bytes, flexible)
 
 
 def _put_tags(out: bytearray, result: Result) -> None:

@@ -208,13 +208,7 @@ class Reading:
         if session is not None:
             results = self._changed(session)
         self._count_out(results)
-        leaders = {each.leader[0] for each in results if each.leader is not None}
-        endpoints: list[NodeEndpoint] = []
-        if leaders and self.version >= 16:
-            endpoints = [
-                NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-                for each in node_endpoints(self.services, leaders, self.peer)
-            ]
+        endpoints = self._endpoints(results) if self.failed and self.version >= 16 else []
         return lay_out(
             self.version,
             self.correlation_id,
@@ -224,6 +218,16 @@ class Reading:
             endpoints,
             throttle_ms=throttle_ms,
         )
+
+    def _endpoints(self, results: list[Result]) -> list[NodeEndpoint]:
+        """Where the leaders are that the answer names."""
+        leaders = {each.leader[0] for each in results if each.leader is not None}
+        if not leaders:
+            return []
+        return [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in node_endpoints(self.services, leaders, self.peer)
+        ]
 
     def _granted(self) -> tuple[bool, int]:
         meter = self.services.meter

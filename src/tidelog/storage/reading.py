@@ -39,6 +39,7 @@ def read(log: "Log", offset: int, max_bytes: int, up_to: int, at_least_one: bool
     """See `Log.read`; `offset` is in range and below `up_to`."""
     hint = log.hints.get(offset)
     number = log.segment_number(offset)
+    step = None
     if hint is not None and hint[1] < hint[0].size:
         segment, start = hint
         if segment is not log.segments[number]:
@@ -56,10 +57,11 @@ def read(log: "Log", offset: int, max_bytes: int, up_to: int, at_least_one: bool
     if start >= end:
         return None
     if start + max_bytes < end:
-        limit = start + max(max_bytes, 0)
-        position, after = segment.boundary(start, limit)
+        position = start
+        if step is None or step.size <= max_bytes:
+            position, after = segment.boundary(start, start + max(max_bytes, 0))
         if position <= start:
-            first = segment.step_at(start) if at_least_one else None
+            first = (step or segment.step_at(start)) if at_least_one else None
             if first is None:
                 return None
             position, after = start + first.size, first.last_offset + 1

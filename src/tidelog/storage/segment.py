@@ -345,7 +345,10 @@ class Segment:
         while position + _STEP.size <= self.size:
             if position + _STEP.size > window_start + len(window):
                 window_start = position
-                window = file.pread(min(_WINDOW_BYTES, self.size - position), position)
+                wanted = (
+                    limit - position + _STEP.size
+                )  # the header of the batch that reaches beyond
+                window = file.pread(min(wanted, _WINDOW_BYTES, self.size - position), position)
                 if len(window) < _STEP.size:
                     break
             skipped, after = skip_batches(

@@ -33,18 +33,17 @@ _BY_ID = 13
 def fetch(
     services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
 ) -> Answer:
-    parts = (decode_fetch if version >= _FIRST_FAST else _decode_old)(frame, pos, version)
-    replica_id, replica_epoch = parts[0], parts[1]
-    max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = parts[2:8]
-    topics, forgotten = parts[8], parts[9]
+    decoded = (decode_fetch if version >= _FIRST_FAST else _decode_old)(frame, pos, version)
+    replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation = decoded[:6]
+    session_id, session_epoch, topics, forgotten, rack, _ = decoded[6:]
     guarded = not services.authorizer.is_open
     if guarded and replica_id >= 0 and not services.authorizer.may(peer, CLUSTER_ACTION, CLUSTER):
         return _refused(version, correlation_id, topics)
     sessions = services.fetch_sessions
     by_id = version >= _BY_ID
     session: Session | None
-    if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        ends = session_epoch == FINAL_EPOCH
+    ends = session_epoch == FINAL_EPOCH
+    if ends or session_epoch == INITIAL_EPOCH:
         session_id, wanted, session = sessions.begin(
             session_id, by_id, topics, ends=ends, kind=ReplicaSession if replica_id >= 0 else None
         )
@@ -66,7 +65,7 @@ def fetch(
     )
     reading.session_id = session_id
     reading.peer = peer
-    reading.rack = parts[10]
+    reading.rack = rack
     if isinstance(reading, ReplicaReading):
         reading.follower = replica_id, replica_epoch
         peer.is_broker = True
