@@ -95,20 +95,37 @@ async def test_bytes_that_do_not_fit_into_the_buffer_are_sent_in_parts(rig_of, d
 
 
 @pytest.mark.parametrize("peer_host", [HERE, ELSEWHERE])
-async def test_only_to_other_machines_files_are_sent_as_they_are(
-    rig_of, data, peer_host, monkeypatch
-):
+async def test_sendfile_is_for_other_machines(rig_of, data, peer_host, monkeypatch):
     content, file = data
-    sent = []
-    monkeypatch.setattr(
-        "tidelog.network.outbox.os.sendfile",
-        lambda *given, sendfile=os.sendfile: sent.append(given[3]) or sendfile(*given),
-    )
+    sent = sendfile_calls(monkeypatch)
     rig = rig_of(lambda peer, frame: [struct.pack(">i", 200_000), Region(file, 5, 200_000)])
     client = await rig.connect(peer_host)
     await client.send(struct.pack(">i", 1) + b"x")
     assert await client.receive() == content[5:200_005]
     assert bool(sent) == (peer_host == ELSEWHERE)
+
+
+async def test_sendfile_is_for_a_peer_whose_socket_was_full(rig_of, data, monkeypatch):
+    content, file = data
+    sent = sendfile_calls(monkeypatch)
+    rig = rig_of(
+        lambda peer, frame: [struct.pack(">i", 2_900_000), Region(file, 0, 2_900_000)],
+        send_buffer_bytes=4096,
+    )
+    client = await rig.connect()
+    await client.send(struct.pack(">i", 1) + b"x")
+    assert await client.receive() == content[:2_900_000]
+    assert sent, "what it does not take would be read again and again"
+
+
+def sendfile_calls(monkeypatch):
+    """How many bytes each call was to send, from now on."""
+    asked = []
+    monkeypatch.setattr(
+        "tidelog.network.outbox.os.sendfile",
+        lambda *given, sendfile=os.sendfile: asked.append(given[3]) or sendfile(*given),
+    )
+    return asked
 
 
 @pytest.mark.parametrize("peer_host", [HERE, ELSEWHERE])

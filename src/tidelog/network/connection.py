@@ -34,7 +34,7 @@ from .flow import (
     UNCOUNTED_BYTES,
 )
 from .hub import Hub
-from .outbox import NO_SENDFILE, SENDFILE_MIN_BYTES, send_some
+from .outbox import send_some
 from .peer import Peer, Probe
 
 _log = logging.getLogger(__name__)
@@ -68,12 +68,13 @@ class Connection:
         "_held_back",
         "_holding",
         "_hub",
+        "_is_near",
+        "_is_slow",
         "_muted",
         "_need",
         "_out",
         "_probes",
         "_reading",
-        "_sendfile_min_bytes",
         "_serving",
         "_sock",
         "_tasks",
@@ -113,8 +114,9 @@ class Connection:
         self._tasks: set[asyncio.Task[Ready]] | None = None
 
         # Sending.
-        same_machine = peer.address.host == peer.local.host
-        self._sendfile_min_bytes = NO_SENDFILE if same_machine else SENDFILE_MIN_BYTES
+        self._is_near = peer.address.host == peer.local.host
+        self._is_slow = False
+        """The socket did not take all at once when it was last sent to."""
         self._out: list[Piece] = []
         self._writing = False
         self._probes: list[Probe] | None = None
@@ -486,6 +488,10 @@ class Connection:
             self._probes = None
             for probe in probes:
                 probe.sent()
+        if not done:
+            self._is_slow = True
+        elif not self._writing:
+            self._is_slow = False
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)
@@ -496,9 +502,11 @@ class Connection:
     def _send_some(self) -> bool:
         """Send from the front of what is owed; True when all is sent."""
         buffer = self._hub.send_buffer
-        if self._writing:
+        if self._is_slow:
             buffer = buffer[:SLOW_SEND_BYTES]
-        return send_some(self._sock, self._out, buffer, self._sendfile_min_bytes)
+        # What a slow peer does not take would be read again and again: `sendfile` wastes nothing.
+        is_near = self._is_near and not self._is_slow
+        return send_some(self._sock, self._out, buffer, is_near=is_near)
 
     def send_now(self) -> None:
         """Send what the hub was asked to have sent soon."""

@@ -1,9 +1,8 @@
 """Sends the pieces of answers: bytes and regions of files are put together in one buffer, and leave with one system call.
 
 The buffer is that of the hub, for all connections, so that a fetch costs no fresh memory; what the socket does not take
-is read again when it does.  Large regions go to other machines by `sendfile`: it spares two copies.  To a peer on
-this machine it spares none of them that counts, and wakes it for every 64 KB: measured, reading and sending is quicker there
-at any size (`docs/decisions/hot-path.md`).
+is read again when it does.  Large regions go by `sendfile`, which spares two copies, unless the peer is on this machine and
+keeps up: it would be woken for every 64 KB, and reading and sending is quicker at any size (`docs/decisions/hot-path.md`).
 """
 
 import os
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from .answer import FileRegion, Piece, ReadableFile
 
 SENDFILE_MIN_BYTES = 128 * 1024
-NO_SENDFILE = 1 << 62
 _WHOLE = (bytes, bytearray)
 _PLAIN = (bytes, bytearray, memoryview)
 _MORE = getattr(socket, "MSG_MORE", 0)
@@ -38,15 +36,13 @@ class Truncated(OSError):
 
 
 def send_some(
-    sock: socket.socket,
-    out: "list[Piece]",
-    buffer: memoryview,
-    sendfile_min_bytes: int = SENDFILE_MIN_BYTES,
+    sock: socket.socket, out: "list[Piece]", buffer: memoryview, *, is_near: bool
 ) -> bool:
     """Send from the front of `out`, removing what was sent; True when all is sent.
 
     False means that the socket takes no more now, or that it is time for others.  Raises OSError when the
-    connection or the file is broken.  `buffer` may hold anything before and after.
+    connection or the file is broken.  `buffer` may hold anything before and after.  With `is_near` large regions are read
+    too.
     """
     if len(out) == 1 and isinstance(out[0], _WHOLE):
         return _send_one(sock, out, out[0])
@@ -55,8 +51,8 @@ def send_some(
         if budget <= 0:
             return False
         first = out[0]
-        if isinstance(first, _PLAIN) or first.length < sendfile_min_bytes:
-            sent, whole = _send_gathered(sock, out, buffer, sendfile_min_bytes)
+        if is_near or isinstance(first, _PLAIN) or first.length < SENDFILE_MIN_BYTES:
+            sent, whole = _send_gathered(sock, out, buffer, is_near)
         else:
             sent, whole = _send_region(sock, out, first)
         if not whole:
@@ -93,7 +89,7 @@ def _send_one(sock: socket.socket, out: "list[Piece]", piece: bytes | bytearray)
 
 
 def _send_gathered(
-    sock: socket.socket, out: "list[Piece]", buffer: memoryview, sendfile_min_bytes: int
+    sock: socket.socket, out: "list[Piece]", buffer: memoryview, is_near: bool
 ) -> tuple[int, bool]:
     """Send what fits into the buffer, up to a region for `sendfile`, with one system call."""
     room = len(buffer)
@@ -106,7 +102,7 @@ def _send_gathered(
             buffer[start:filled] = piece if start + length <= room else piece[: room - start]
         else:
             length = piece.length
-            if length >= sendfile_min_bytes:
+            if length >= SENDFILE_MIN_BYTES and not is_near:
                 break
             filled = min(start + length, room)
             if piece.file.pread_into(buffer[start:filled], piece.position) < filled - start:
