@@ -1,6 +1,7 @@
 """Pieces of answers leave in order, whatever they are and however little the socket takes."""
 
 import asyncio
+import itertools
 import os
 import random
 import socket
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tidelog.network.flow import SEND_BYTES, MemoryBound
+from tidelog.network.flow import SEND_BYTES, SENDFILE_TURNS, MemoryBound
 from tidelog.network.outbox import SENDFILE_MIN_BYTES
 
 
@@ -116,6 +117,22 @@ async def test_sendfile_is_for_a_peer_whose_socket_was_full(rig_of, data, monkey
     await client.send(struct.pack(">i", 1) + b"x")
     assert await client.receive() == content[:2_900_000]
     assert sent, "what it does not take would be read again and again"
+
+
+async def test_sendfile_is_for_a_while_after_an_answer_that_took_long(rig_of, data, monkeypatch):
+    content, file = data
+    sent = sendfile_calls(monkeypatch)
+    rig = rig_of(lambda peer, frame: [struct.pack(">i", 200_000), Region(file, 0, 200_000)])
+    seconds = itertools.count()
+    rig.hub.now = lambda: next(seconds)
+    client = await rig.connect()
+    by_sendfile = []
+    for _ in range(SENDFILE_TURNS + 2):
+        await client.send(struct.pack(">i", 1) + b"x")
+        assert await client.receive() == content[:200_000]
+        by_sendfile.append(bool(sent))
+        sent.clear()
+    assert by_sendfile == [False, *[True] * SENDFILE_TURNS, False]
 
 
 def sendfile_calls(monkeypatch):

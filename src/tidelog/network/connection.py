@@ -27,9 +27,11 @@ from .answer import Answer, Deferred, Piece, Ready
 from .flow import (
     CAUTIOUS_BYTES,
     FRAGMENT_BYTES,
+    LONG_SEND_S,
     OWED_BYTES,
     PIPELINED_MAX,
     RUN_FRAME_BYTES,
+    SENDFILE_TURNS,
     SLOW_SEND_BYTES,
     UNCOUNTED_BYTES,
 )
@@ -69,12 +71,12 @@ class Connection:
         "_holding",
         "_hub",
         "_is_near",
-        "_is_slow",
         "_muted",
         "_need",
         "_out",
         "_probes",
         "_reading",
+        "_sendfile_turns",
         "_serving",
         "_sock",
         "_tasks",
@@ -115,8 +117,8 @@ class Connection:
 
         # Sending.
         self._is_near = peer.address.host == peer.local.host
-        self._is_slow = False
-        """The socket did not take all at once when it was last sent to."""
+        self._sendfile_turns = 0
+        """So many answers are not read into the buffer where `sendfile` can send them."""
         self._out: list[Piece] = []
         self._writing = False
         self._probes: list[Probe] | None = None
@@ -462,7 +464,7 @@ class Connection:
     def _put(self, ready: Ready) -> None:
         if ready is None:
             return
-        if isinstance(ready, bytes | bytearray):
+        if isinstance(ready, _WHOLE):
             self._out.append(ready)
         else:
             self._out.extend(ready)
@@ -489,9 +491,7 @@ class Connection:
             for probe in probes:
                 probe.sent()
         if not done:
-            self._is_slow = True
-        elif not self._writing:
-            self._is_slow = False
+            self._sendfile_turns = SENDFILE_TURNS
         if done == self._writing:
             if done:
                 self._hub.loop.remove_writer(self._fd)
@@ -501,12 +501,18 @@ class Connection:
 
     def _send_some(self) -> bool:
         """Send from the front of what is owed; True when all is sent."""
-        buffer = self._hub.send_buffer
-        if self._is_slow:
-            buffer = buffer[:SLOW_SEND_BYTES]
-        # What a slow peer does not take would be read again and again: `sendfile` wastes nothing.
-        is_near = self._is_near and not self._is_slow
-        return send_some(self._sock, self._out, buffer, is_near=is_near)
+        hub, out = self._hub, self._out
+        if self._sendfile_turns:
+            # What a slow peer does not take would be read again and again: `sendfile` wastes nothing.
+            self._sendfile_turns -= 1
+            return send_some(self._sock, out, hub.send_buffer[:SLOW_SEND_BYTES], is_near=False)
+        if not self._is_near or len(out) == 1:
+            return send_some(self._sock, out, hub.send_buffer, is_near=self._is_near)
+        began = hub.now()
+        done = send_some(self._sock, out, hub.send_buffer, is_near=True)
+        if hub.now() - began > LONG_SEND_S:
+            self._sendfile_turns = SENDFILE_TURNS
+        return done
 
     def send_now(self) -> None:
         """Send what the hub was asked to have sent soon."""

@@ -2,7 +2,7 @@
 
 The buffer is that of the hub, for all connections, so that a fetch costs no fresh memory; what the socket does not take
 is read again when it does.  Large regions go by `sendfile`, which spares two copies, unless the peer is on this machine and
-keeps up: it would be woken for every 64 KB, and reading and sending is quicker at any size (`docs/decisions/hot-path.md`).
+all goes well: there reading and sending is quicker at any size (`docs/decisions/hot-path.md`).
 """
 
 import os
