@@ -1,12 +1,12 @@
 """Replicas from outside: where they lie, moving them to other brokers, and electing who leads."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster
 from tidelog.client.settings import ClientSettings
+from tidelog.dataclass import dataclass
 from tidelog.errors import ElectionNotNeeded, KafkaError, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.alter_partition_reassignments import (

@@ -7,11 +7,11 @@ Resource types, pattern types, operations and permissions are texts as Kafka's t
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster
+from tidelog.dataclass import dataclass
 from tidelog.errors import ResourceNotFound, error_of
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -13,11 +13,12 @@ All faults end with their test.
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tidelog import errors
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages import MODULES, request_for
 
