@@ -30,6 +30,8 @@ class Scale:
     connections: int
     """Idle connections, for the memory that they cost."""
     client_seconds: float
+    spark_rows: int
+    """Of the one run with Spark."""
     thorough: bool
     """Whether every combination is run, or the chosen few."""
 
@@ -52,6 +54,7 @@ SCALES = {
             backlog_gb=0.05,
             connections=20,
             client_seconds=0.05,
+            spark_rows=0,
             thorough=False,
         ),
         Scale(
@@ -69,6 +72,7 @@ SCALES = {
             backlog_gb=0,
             connections=0,
             client_seconds=0,
+            spark_rows=0,
             thorough=False,
         ),
         Scale(
@@ -86,23 +90,25 @@ SCALES = {
             backlog_gb=0.3,
             connections=500,
             client_seconds=0.4,
+            spark_rows=0,
             thorough=False,
         ),
         Scale(
             name="medium",
-            rounds=5,
-            warm_up_messages=200_000,
-            seconds=2.0,
+            rounds=3,
+            warm_up_messages=100_000,
+            seconds=1.0,
             messages=2_000_000,
-            messages_alone=200_000,
-            produce_mb=500,
-            fetch_mb=1000,
-            latency_s=5.0,
-            history_gb=(0.5, 2.0),
+            messages_alone=100_000,
+            produce_mb=300,
+            fetch_mb=600,
+            latency_s=3.0,
+            history_gb=(1.0, 10.0),
             partitions=(10, 1000),
             backlog_gb=1.0,
             connections=1000,
-            client_seconds=1.0,
+            client_seconds=0.5,
+            spark_rows=300_000,
             thorough=True,
         ),
         Scale(
@@ -120,6 +126,7 @@ SCALES = {
             backlog_gb=10.0,
             connections=1000,
             client_seconds=5.0,
+            spark_rows=2_000_000,
             thorough=True,
         ),
     )
