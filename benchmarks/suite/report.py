@@ -87,12 +87,14 @@ def drawn(run: Run) -> dict[str, str]:
             "MB",
             "messages/s",
             _courses(run, "produce"),
+            {"the paper's Kafka, batch 1": 50_000, "the paper's Kafka, batch 50": 400_000},
         )
         found["figure5"] = curves(
             "Figure 5: one consumer, messages of 200 bytes",
             "MB",
             "messages/s",
             _courses(run, "consume"),
+            {"the paper's Kafka": 22_000},
         )
     for line, figure, unit in (
         ("produce", "mb_per_s", "MB/s"),
