@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
+    """What has a default is left out of a scale that does not name it."""
+
     name: str
     rounds: int
     warm_up_messages: int
@@ -24,15 +26,15 @@ class Scale:
     """Of each run of librdkafka's producer in the produce line."""
     fetch_mb: int
     latency_s: float
-    history_gb: tuple[float, ...]
-    partitions: tuple[int, ...]
-    backlog_gb: float
-    connections: int
+    history_gb: tuple[float, ...] = ()
+    partitions: tuple[int, ...] = ()
+    backlog_gb: float = 0
+    connections: int = 0
     """Idle connections, for the memory that they cost."""
-    client_seconds: float
-    spark_rows: int
+    client_seconds: float = 0
+    spark_rows: int = 0
     """Of the one run with Spark."""
-    thorough: bool
+    thorough: bool = False
     """Whether every combination is run, or the chosen few."""
 
 
@@ -54,8 +56,6 @@ SCALES = {
             backlog_gb=0.05,
             connections=20,
             client_seconds=0.05,
-            spark_rows=0,
-            thorough=False,
         ),
         Scale(
             name="quick",
@@ -67,13 +67,6 @@ SCALES = {
             produce_mb=60,
             fetch_mb=100,
             latency_s=1.0,
-            history_gb=(),
-            partitions=(),
-            backlog_gb=0,
-            connections=0,
-            client_seconds=0,
-            spark_rows=0,
-            thorough=False,
         ),
         Scale(
             name="small",
@@ -85,13 +78,9 @@ SCALES = {
             produce_mb=200,
             fetch_mb=300,
             latency_s=1.5,
-            history_gb=(),
-            partitions=(),
             backlog_gb=0.3,
             connections=500,
             client_seconds=0.4,
-            spark_rows=0,
-            thorough=False,
         ),
         Scale(
             name="medium",
