@@ -77,14 +77,7 @@ class ClassicMembership(Membership):
         self._rejoin.set()
 
     async def close(self) -> None:
-        """Leave; a static member stays, so that it can come back without a rebalance."""
-        for task in (self._task, self._heart):
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(
-            *(task for task in (self._task, self._heart) if task is not None),
-            return_exceptions=True,
-        )
+        await self._cancel(self._task, self._heart)
         if self.member_id and self.instance_id is None:
             await self._leave("the consumer is closed")
 

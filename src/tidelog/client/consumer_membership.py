@@ -77,10 +77,7 @@ class ConsumerMembership(Membership):
         self._beat_now.set()
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._reconciling) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cancel(self._task, self._reconciling)
         if self._epoch > JOINING:
             await self._leave("the consumer is closed")
 

@@ -119,6 +119,12 @@ class Membership(ABC):
     async def _leave(self, reason: str) -> None:
         """Tell the coordinator that we go; it does not matter if that fails."""
 
+    async def _cancel(self, *tasks: "asyncio.Task[None] | None") -> None:
+        running = [task for task in tasks if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
     # A reader that does not come back.
 
     def _reader_is_gone(self) -> bool:
