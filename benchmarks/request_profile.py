@@ -1,6 +1,6 @@
 """Where a broker's time goes under load, by module; of this tree, and of an older one beside it.
 
-    python benchmarks/hot_path.py [--tree before=../old] [--seconds 2] [--rounds 3] [--only "fetch 64 KB"] [--no-profile]
+    python benchmarks/request_profile.py [--tree before=../old] [--seconds 2] [--rounds 3] [--only "fetch 64 KB"] [--no-profile]
 
 Every tree runs its own broker (`--tree NAME=PATH`, repeatable, with its kernel built in place), in turn, under the raw load generator.  Told are
 the processor time of a request, the median of the rounds, and which share of it was spent in which module with what it
