@@ -201,18 +201,18 @@ Consume = Callable[[str, str, int], None]
 
 # Beside each: how many records it is given a second of measuring, so that the slow ones end too.
 PRODUCERS: dict[str, tuple[Produce, int]] = {
-    "tidelog": (ours_produce, 150_000),
-    "tidelog send_many": (ours_produce_sets, 150_000),
-    "confluent-kafka": (confluent_produce, 150_000),
-    "aiokafka": (aiokafka_produce, 25_000),
+    "tidelog": (ours_produce, 1_000_000),
+    "tidelog send_many": (ours_produce_sets, 1_000_000),
+    "confluent-kafka": (confluent_produce, 750_000),
+    "aiokafka": (aiokafka_produce, 75_000),
     "kafka-python": (kafka_python_produce, 15_000),
 }
 CONSUMERS: dict[str, tuple[Consume, int]] = {
-    "tidelog": (ours_consume, 250_000),
-    "tidelog read_arrow": (ours_read_arrow, 500_000),
-    "confluent-kafka consume(1000)": (confluent_consume, 250_000),
-    "confluent-kafka poll": (confluent_poll, 150_000),
-    "aiokafka": (aiokafka_consume, 50_000),
+    "tidelog": (ours_consume, 1_000_000),
+    "tidelog read_arrow": (ours_read_arrow, 2_000_000),
+    "confluent-kafka consume(1000)": (confluent_consume, 750_000),
+    "confluent-kafka poll": (confluent_poll, 250_000),
+    "aiokafka": (aiokafka_consume, 75_000),
     "kafka-python": (kafka_python_consume, 25_000),
 }
 

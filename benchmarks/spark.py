@@ -1,7 +1,7 @@
 """A topic into Spark: into a count, into Parquet, into a lake's table; beside Spark's own Kafka connector, a Parquet file with the same bytes, and a
 plain loop of confluent-kafka's.
 
-    .venv/bin/python benchmarks/spark.py --rows 1000000
+    .venv/bin/python benchmarks/spark.py --rows 1000000 [--sizes 200,1000] [--codecs none,lz4] [--json FILE]
 
 Processor time is that of Spark's JVM and its Python workers, from /proc, divided by the rows; the broker's is left out.  The second of
 two runs is shown: the first warms the JVM up.  Spark's connector is fetched with Maven; where it cannot be had its lines are missing, and the reason is printed.
@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument("--driver-memory", default="1g")
     parser.add_argument("--sizes", default="200,1000", help="bytes of a record, with commas")
     parser.add_argument("--codecs", default="none,lz4")
+    parser.add_argument("--json", type=Path, help="keep what a row takes here, too")
     arguments = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
     stock = connector()
     if stock.reason:
         print(f"without Spark's own connector: {stock.reason}")
@@ -61,11 +63,14 @@ def main() -> None:
                 if "connector" in name and not stock.jars:
                     continue
                 action()
-                show(f"{size} B, {codec}: {name}", arguments.rows, action, broker.pid)
+                case = f"{size} B, {codec}: {name}"
+                found[case] = show(case, arguments.rows, action, broker.pid)
         show_tasks(spark, broker.bootstrap, topic)
         show_memory(broker.pid)
         spark.stop()
     show_avro()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found))
 
 
 def work(
@@ -207,14 +212,14 @@ def fill(bootstrap: str, topic: str, size: int, codec: str, arguments: argparse.
             producer.send(topic, values[number % 1000], partition=number % arguments.partitions)
 
 
-def show(name: str, rows: int, action: Callable[[], object], broker: int) -> None:
+def show(name: str, rows: int, action: Callable[[], object], broker: int) -> dict[str, float]:
+    """Print what a row took, and return it."""
     cpu, began = cpu_s(broker), time.monotonic()
     action()
     wall = time.monotonic() - began
-    print(
-        f"{name:{_WIDTH}} {(cpu_s(broker) - cpu) / rows * 1e6:11.2f} {rows / wall / 1000:9.0f}",
-        flush=True,
-    )
+    a_row_us = (cpu_s(broker) - cpu) / rows * 1e6
+    print(f"{name:{_WIDTH}} {a_row_us:11.2f} {rows / wall / 1000:9.0f}", flush=True)
+    return {"rows_per_s": rows / wall, "cpu_us_per_row": a_row_us}
 
 
 def cpu_s(broker: int) -> float:

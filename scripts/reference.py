@@ -1,4 +1,4 @@
-"""Write docs/reference from the declarations in the code; with --check, only say whether the pages are old.
+"""Write docs/reference, and what ApiVersions tells, from the declarations in the code; with --check, only say what is old.
 
 Nothing in these pages is written by hand: a setting or an API that is added to the code is in them after
 `make docs`, and `make check` refuses a page that is behind.
@@ -16,7 +16,9 @@ from tidelog.broker.settings import SECTIONS
 from tidelog.cli.main import command_names, parser_for
 from tidelog.settings import Declared, declared, text_of
 
-PAGES = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "reference"
+ADVERTISED = ROOT / "src" / "tidelog" / "broker" / "advertised.py"
 NOTE = "<!-- Written by `make docs`; do not edit. -->"
 FOREVER = (1 << 63) - 1
 _EVERYWHERE = ("help", "bootstrap", "client_settings", "client_config")
@@ -25,19 +27,21 @@ _EVERYWHERE = ("help", "bootstrap", "client_settings", "client_config")
 
 def main(arguments: list[str]) -> int:
     pages = {
-        "settings.md": "\n".join(settings()),
-        "apis.md": "\n".join(apis()),
-        "commands.md": "\n".join(commands()),
-        "metrics.md": "\n".join(metrics()),
+        PAGES / "settings.md": settings(),
+        PAGES / "apis.md": apis(),
+        PAGES / "commands.md": commands(),
+        PAGES / "metrics.md": metrics(),
+        ADVERTISED: advertised(),
     }
+    texts = {path: "\n".join(lines) + "\n" for path, lines in pages.items()}
     if "--check" in arguments:
-        old = [name for name, text in pages.items() if _differs(PAGES / name, text + "\n")]
-        for name in old:
-            print(f"docs/reference/{name} is behind the code; run: make docs", file=sys.stderr)
+        old = [path for path, text in texts.items() if _differs(path, text)]
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is behind the code; run: make docs", file=sys.stderr)
         return 1 if old else 0
     PAGES.mkdir(parents=True, exist_ok=True)
-    for name, text in pages.items():
-        (PAGES / name).write_text(text + "\n")
+    for path, text in texts.items():
+        path.write_text(text)
     return 0
 
 
@@ -72,6 +76,19 @@ def apis() -> Iterator[str]:
         purpose = _first_line(module.__doc__).partition(": ")[2]
         rows.append((str(handler.api_key), handler.name, str(handler.versions), told, purpose))
     yield from table(("key", "API", "versions", "told", "for"), rows)
+
+
+def advertised() -> Iterator[str]:
+    """A module that says which versions the handlers tell of."""
+    yield '"""The versions of each API that ApiVersions tells, from the handlers; written by `make docs`, do not edit.'
+    yield ""
+    yield "A client's first question is not to wait until every handler is imported."
+    yield '"""'
+    yield from ("", "ADVERTISED = {")
+    for handler in Handlers():
+        first, last = handler.advertised
+        yield f"    {handler.api_key}: ({first}, {last}),  # {handler.name}"
+    yield "}"
 
 
 def metrics() -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Settings: declared once, parsed, checked, overridden by a topic, told all at once."""
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 
 import pytest
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.settings import (
     Section,

@@ -17,7 +17,7 @@ def bars(title: str, unit: str, groups: Mapping[str, Mapping[str, float]]) -> st
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     largest = max((value for group in groups.values() for value in group.values()), default=1) or 1
     left, bar, gap = 270, 15, 12
-    room = _WIDTH - left - 170
+    room = _WIDTH - left - 200
     parts, y = [_text(10, 18, f"{title} ({unit})", bold=True)], _TOP
     for group, values in groups.items():
         parts.append(_text(10, y + 12, group))
@@ -38,14 +38,19 @@ def lines(
     x_unit: str,
     y_unit: str,
     curves: Mapping[tuple[str, str], Sequence[Sequence[float]]],
+    levels: Mapping[str, float],
 ) -> str:
-    """Curves of (x, y) points by (name, variant); y is logarithmic.  A name has one colour, its second variant is dashed."""
+    """Curves of (x, y) points by (name, variant); y is logarithmic.  A name has one colour, its second variant is dashed.
+
+    `levels` are drawn across, for comparison.
+    """
     height, bottom = 380, 330
-    points = [point for curve in curves.values() for point in curve if point[1] > 0]
-    if not points:
+    heights = [y for curve in curves.values() for _, y in curve if y > 0]
+    if not heights:
         return _svg(_WIDTH, 40, [_text(10, 18, f"{title}: nothing was measured", bold=True)])
-    top = 10 ** math.ceil(math.log10(max(y for _, y in points)))
-    low = 10 ** math.floor(math.log10(min(y for _, y in points)))
+    heights += levels.values()
+    top = 10 ** math.ceil(math.log10(max(heights)))
+    low = 10 ** math.floor(math.log10(min(heights)))
     top = max(top, low * 10)
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -62,6 +67,12 @@ def lines(
         )
         parts.append(_text(_LEFT - 8, y + 4, short(mark), anchor="end"))
         mark *= 10
+    for label, level in levels.items():
+        _, y = place(0, level)
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _LEGEND}" y1="{y:.1f}" y2="{y:.1f}" stroke="#777" stroke-dasharray="1 3"/>'
+        )
+        parts.append(_text(_LEFT + 4, y - 4, label))
     names = list(dict.fromkeys(name for name, _ in curves))
     seen: set[str] = set()
     for number, ((name, variant), curve) in enumerate(curves.items()):

@@ -36,6 +36,8 @@ FIGURES = {
     "produce_mb_per_s": "produce MB/s",
     "fetch_mb_per_s": "fetch MB/s",
     "client_cpu_us": "client's processor µs/message",
+    "rows_per_s": "rows/s",
+    "cpu_us_per_row": "Spark's processor µs/row",
 }
 SHOWN = {
     "footprint": ("first_ack_ms", "start_cpu_s", "idle_mb", "more_mb", "memory_mb"),
@@ -46,6 +48,7 @@ SHOWN = {
     "backlog": ("read_mb_per_s", "written_mb_per_s"),
     "clients": ("messages_per_s", "client_cpu_us"),
     "replication": ("requests_per_s", "mb_per_s", "cpu_us_per_request"),
+    "spark": ("rows_per_s", "cpu_us_per_row"),
     "growth": ("produce_requests_per_s", "produce_mb_per_s", "fetch_mb_per_s", "memory_mb"),
 }
 # The figures of the paper have these; more would hide them.
@@ -84,12 +87,14 @@ def drawn(run: Run) -> dict[str, str]:
             "MB",
             "messages/s",
             _courses(run, "produce"),
+            {"the paper's Kafka, batch 1": 50_000, "the paper's Kafka, batch 50": 400_000},
         )
         found["figure5"] = curves(
             "Figure 5: one consumer, messages of 200 bytes",
             "MB",
             "messages/s",
             _courses(run, "consume"),
+            {"the paper's Kafka": 22_000},
         )
     for line, figure, unit in (
         ("produce", "mb_per_s", "MB/s"),

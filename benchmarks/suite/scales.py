@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
+    """What has a default is left out of a scale that does not name it."""
+
     name: str
     rounds: int
     warm_up_messages: int
@@ -24,13 +26,15 @@ class Scale:
     """Of each run of librdkafka's producer in the produce line."""
     fetch_mb: int
     latency_s: float
-    history_gb: tuple[float, ...]
-    partitions: tuple[int, ...]
-    backlog_gb: float
-    connections: int
+    history_gb: tuple[float, ...] = ()
+    partitions: tuple[int, ...] = ()
+    backlog_gb: float = 0
+    connections: int = 0
     """Idle connections, for the memory that they cost."""
-    client_seconds: float
-    thorough: bool
+    client_seconds: float = 0
+    spark_rows: int = 0
+    """Of the one run with Spark."""
+    thorough: bool = False
     """Whether every combination is run, or the chosen few."""
 
 
@@ -52,7 +56,6 @@ SCALES = {
             backlog_gb=0.05,
             connections=20,
             client_seconds=0.05,
-            thorough=False,
         ),
         Scale(
             name="quick",
@@ -64,12 +67,6 @@ SCALES = {
             produce_mb=60,
             fetch_mb=100,
             latency_s=1.0,
-            history_gb=(),
-            partitions=(),
-            backlog_gb=0,
-            connections=0,
-            client_seconds=0,
-            thorough=False,
         ),
         Scale(
             name="small",
@@ -81,28 +78,26 @@ SCALES = {
             produce_mb=200,
             fetch_mb=300,
             latency_s=1.5,
-            history_gb=(),
-            partitions=(),
             backlog_gb=0.3,
             connections=500,
             client_seconds=0.4,
-            thorough=False,
         ),
         Scale(
             name="medium",
-            rounds=5,
-            warm_up_messages=200_000,
-            seconds=2.0,
+            rounds=3,
+            warm_up_messages=100_000,
+            seconds=1.0,
             messages=2_000_000,
-            messages_alone=200_000,
-            produce_mb=500,
-            fetch_mb=1000,
-            latency_s=5.0,
-            history_gb=(0.5, 2.0),
+            messages_alone=100_000,
+            produce_mb=300,
+            fetch_mb=600,
+            latency_s=3.0,
+            history_gb=(1.0, 10.0),
             partitions=(10, 1000),
             backlog_gb=1.0,
             connections=1000,
-            client_seconds=1.0,
+            client_seconds=0.5,
+            spark_rows=300_000,
             thorough=True,
         ),
         Scale(
@@ -120,6 +115,7 @@ SCALES = {
             backlog_gb=10.0,
             connections=1000,
             client_seconds=5.0,
+            spark_rows=2_000_000,
             thorough=True,
         ),
     )

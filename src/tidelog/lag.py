@@ -3,8 +3,9 @@
 `tidelog group describe` asks the brokers for it (`cli/_lag.py`), a broker's own metrics find it at home (`broker/metrics/`).
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from tidelog.dataclass import dataclass
 
 SHORTEST_MS = 200
 """Two moments that are closer tell nothing."""

@@ -6,9 +6,10 @@ override and the reference page.  This module knows no setting by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, field, fields, replace
 from typing import Any, Self, get_type_hints
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 
 Check = Callable[[Any], bool]

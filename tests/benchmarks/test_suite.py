@@ -142,7 +142,7 @@ def test_every_chart_of_the_report_is_written_and_is_well_formed(tmp_path):
 
 
 def test_a_chart_without_values_says_so():
-    assert "nothing was measured" in charts.lines("A title", "MB", "messages/s", {})
+    assert "nothing was measured" in charts.lines("A title", "MB", "messages/s", {}, {})
 
 
 @pytest.mark.parametrize(

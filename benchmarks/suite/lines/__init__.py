@@ -12,6 +12,7 @@ from suite.lines import (
     paper,
     produce,
     replication,
+    spark,
 )
 
 ALL: tuple[ModuleType, ...] = (
@@ -23,6 +24,7 @@ ALL: tuple[ModuleType, ...] = (
     backlog,
     clients,
     replication,
+    spark,
     growth,
 )
 """In the order in which they are run: footprint needs a system that nobody has used yet, growth leaves a full disk."""

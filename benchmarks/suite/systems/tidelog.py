@@ -35,5 +35,9 @@ class Tidelog(System):
         listen, data = f"PLAINTEXT://{self.bootstrap}", str(self.directory / "data")
         return [sys.executable, "-m", "tidelog", "serve", "--listen", listen, "--data", data]
 
+    def environment(self) -> dict[str, str]:
+        # As with whoever has installed it: not compiled anew at every start.
+        return {"PYTHONDONTWRITEBYTECODE": ""}
+
     def is_ready(self) -> bool:
         return answers(self.port)

@@ -5,7 +5,8 @@ An event replaces every earlier one with the same tier, counter, topic and windo
 """
 
 import json
-from dataclasses import dataclass
+
+from tidelog.dataclass import dataclass
 
 TOPIC = "_audit"
 

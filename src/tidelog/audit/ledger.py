@@ -7,9 +7,10 @@ also make one incomplete again.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.audit.events import AuditEvent
+from tidelog.dataclass import dataclass
 
 GRACE_MS = 60_000
 REFERENCE = "producer"

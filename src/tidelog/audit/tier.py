@@ -13,7 +13,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from tidelog.audit.counter import TierCounter
@@ -170,12 +169,7 @@ class Tier:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _maybe_publish(self) -> None:

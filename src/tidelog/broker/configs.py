@@ -8,7 +8,6 @@ Decisions are pure: they take the image and return records; the controller appen
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from tidelog.broker.context import Context, Services
 from tidelog.broker.settings import BrokerSettings, declarations
 from tidelog.cluster.image import BROKER, TOPIC, Image, Resource
 from tidelog.cluster.metadata import ConfigRecord, Record
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidConfig,
     InvalidRequest,

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.authorizer import OPEN, Authorizer
@@ -14,6 +14,7 @@ from tidelog.broker.refusals import Refusals
 from tidelog.broker.request_times import Requests
 from tidelog.clock import Clock
 from tidelog.cluster.partitions import Partitions
+from tidelog.dataclass import dataclass
 from tidelog.network.peer import Peer, Principal
 from tidelog.quotas.quotas import Mutations, Quotas
 from tidelog.security.acls import Operation, Resource

@@ -19,13 +19,15 @@ import inspect
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct as Packer
 from typing import Any, Protocol, cast
 
+from tidelog.broker.advertised import ADVERTISED
 from tidelog.broker.context import Context, Services
 from tidelog.broker.permissions import Allow
 from tidelog.broker.request_times import ApiTimes, Probe
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer
@@ -172,6 +174,12 @@ class Handlers:
         if self._left:
             self._load(self._left[0])
         return bool(self._left)
+
+    def advertised(self) -> dict[int, tuple[int, int]]:
+        """The lowest and the highest version that is told of each API, by API key; imports nothing."""
+        if self._left:
+            return ADVERTISED
+        return {key: handler.advertised for key, handler in sorted(self._table.items())}
 
     def __iter__(self) -> Iterator[Handler]:
         """By API key; imports all."""

@@ -10,7 +10,6 @@ A broker without it counts all the same, because a count costs nothing; it only 
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.broker.background import Background
@@ -19,6 +18,7 @@ from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.member import Member
 from tidelog.broker.replication import Replication
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.network.hub import Hub
 from tidelog.network.peer import Address
 from tidelog.storage.flusher import Flusher

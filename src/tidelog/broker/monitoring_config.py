@@ -1,7 +1,6 @@
 """Settings of what a broker tells of itself, and of what clients tell it."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, setting
 
 

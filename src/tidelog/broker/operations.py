@@ -1,34 +1,16 @@
 """Which operations a client may do, as the bit fields that Metadata and the like carry (KIP-430)."""
 
-from collections.abc import Mapping
-
+from tidelog.broker.acl_messages import OPERATIONS
 from tidelog.broker.context import Context
 from tidelog.security.acls import CLUSTER, Operation, Resource, ResourceType
 
 NOT_ASKED = -2147483648
 """What the field holds where the client did not ask."""
 
-_OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
+_OPERATIONS = {
+    **OPERATIONS,
+    # Without those on a group's settings.
+    ResourceType.GROUP: frozenset({Operation.READ, Operation.DELETE, Operation.DESCRIBE}),
 }
 _ALL = {kind: sum(1 << each for each in known) for kind, known in _OPERATIONS.items()}
 

@@ -6,7 +6,7 @@ has a use for are accepted and listed in `unused` (see kafka_names.py).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from tidelog.cluster.config import ClusterConfig
 from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.transactions.config import TransactionConfig
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.metastore.address import BadAddress, parse_address
 from tidelog.network.config import NetworkConfig

@@ -8,12 +8,12 @@ old one asks again.  One that sends before its time is told to wait, and is not 
 import logging
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
 
 from tidelog.broker.monitoring_config import MonitoringConfig
 from tidelog.broker.otlp import Point, points
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidRecord,
     InvalidRequest,

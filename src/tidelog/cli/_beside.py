@@ -11,9 +11,9 @@ import contextlib
 import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from tidelog.broker.settings import BrokerSettings
+from tidelog.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 
@@ -39,12 +38,7 @@ class Report:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +20,7 @@ from tidelog.broker.addresses import Listener
 from tidelog.broker.settings import BrokerSettings
 from tidelog.cli._beside import companions, running_beside
 from tidelog.cli._ready import announce
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from tidelog.cli._options import (
 )
 from tidelog.cli._output import print_json
 from tidelog.cli._progress import Progress
+from tidelog.dataclass import dataclass
 from tidelog.errors import RequestTimedOut, SettingsError
 
 if TYPE_CHECKING:

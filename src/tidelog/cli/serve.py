@@ -262,9 +262,8 @@ def _stop_by_eof(stopping: asyncio.Event) -> None:
 
 
 def _tune_garbage_collection() -> None:
-    """What there is now stays; requests make no cycles, so looking for them may wait."""
+    """What there is now stays, and the little of it that is garbage too; requests make no cycles, so looking for them may wait."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 

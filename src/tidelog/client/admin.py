@@ -8,7 +8,6 @@ Absent: delegation tokens, features, moving replicas between a broker's director
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from tidelog.client.offsets import (
     find_offsets,
 )
 from tidelog.client.settings import ClientSettings, load
+from tidelog.dataclass import dataclass
 from tidelog.errors import UnknownTopicOrPartition, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.create_partitions import (

@@ -1,12 +1,12 @@
 """Replicas from outside: where they lie, moving them to other brokers, and electing who leads."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster
 from tidelog.client.settings import ClientSettings
+from tidelog.dataclass import dataclass
 from tidelog.errors import ElectionNotNeeded, KafkaError, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.alter_partition_reassignments import (
@@ -34,6 +34,7 @@ from tidelog.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from tidelog.protocol.schema import Request
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -155,16 +156,7 @@ class AsyncReplicaAdmin(Closing):
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self.settings.request_timeout_ms, topics=list(topics.values())
         )
-
-        async def ask() -> AlterPartitionReassignmentsResponse:
-            answer = cast(
-                AlterPartitionReassignmentsResponse, await self._cluster.ask_controller(request)
-            )
-            if answer.error_code:
-                raise error_of(answer.error_code, answer.error_message)
-            return answer
-
-        answer = await self._cluster.retrying(ask)
+        answer: AlterPartitionReassignmentsResponse = await self._ask_controller(request)
         return {
             TopicPartition(topic.name, each.partition_index): (
                 error_of(each.error_code, each.error_message) if each.error_code else None
@@ -194,16 +186,7 @@ class AsyncReplicaAdmin(Closing):
         request = ListPartitionReassignmentsRequest(
             timeout_ms=self.settings.request_timeout_ms, topics=wanted
         )
-
-        async def ask() -> ListPartitionReassignmentsResponse:
-            answer = cast(
-                ListPartitionReassignmentsResponse, await self._cluster.ask_controller(request)
-            )
-            if answer.error_code:
-                raise error_of(answer.error_code, answer.error_message)
-            return answer
-
-        answer = await self._cluster.retrying(ask)
+        answer: ListPartitionReassignmentsResponse = await self._ask_controller(request)
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
@@ -245,6 +228,17 @@ class AsyncReplicaAdmin(Closing):
                 raise error_of(answer.error_code, f"broker {broker}: {text}")
 
         await self._cluster.retrying(ask)
+
+    async def _ask_controller(self, request: Request) -> Any:
+        """The answer, unless it is an error as a whole."""
+
+        async def ask() -> Any:
+            answer: Any = await self._cluster.ask_controller(request)
+            if answer.error_code:
+                raise error_of(answer.error_code, answer.error_message)
+            return answer
+
+        return await self._cluster.retrying(ask)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

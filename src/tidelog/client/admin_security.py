@@ -7,11 +7,11 @@ Resource types, pattern types, operations and permissions are texts as Kafka's t
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster
+from tidelog.dataclass import dataclass
 from tidelog.errors import ResourceNotFound, error_of
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -33,10 +33,16 @@ from tidelog.protocol.messages.create_acls import (
 )
 from tidelog.protocol.messages.delete_acls import (
     DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from tidelog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from tidelog.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from tidelog.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -60,6 +66,8 @@ _PERMISSIONS = ["unknown", "any", "deny", "allow"]
 _MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
+
+F = TypeVar("F", DescribeAclsRequest, DeleteAclsFilter)
 
 Entity = Mapping[str, str | None]
 """`user`, `client-id` or `ip` to a name; None is the default of its kind."""
@@ -128,64 +136,23 @@ class AsyncSecurityAdmin(Closing):
 
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """The rules that pass the filter, or all."""
-        each = which or AclFilter()
-        request = DescribeAclsRequest(
-            resource_type_filter=_number(_RESOURCES, each.resource_type),
-            resource_name_filter=each.resource_name,
-            pattern_type_filter=_number(_PATTERNS, each.pattern_type),
-            principal_filter=each.principal,
-            host_filter=each.host,
-            operation=_number(_OPERATIONS, each.operation),
-            permission_type=_number(_PERMISSIONS, each.permission),
-        )
+        request = _filter(DescribeAclsRequest, which or AclFilter())
         answer = cast(
             DescribeAclsResponse,
             await self._cluster.retrying(lambda: self._cluster.ask_any(request)),
         )
         _raise(answer.error_code, answer.error_message)
-        return [
-            Acl(
-                _RESOURCES[resource.resource_type],
-                resource.resource_name,
-                rule.principal,
-                _OPERATIONS[rule.operation],
-                _PERMISSIONS[rule.permission_type],
-                rule.host,
-                _PATTERNS[resource.pattern_type],
-            )
-            for resource in answer.resources
-            for rule in resource.acls
-        ]
+        return [_acl(resource, rule) for resource in answer.resources for rule in resource.acls]
 
     async def delete_acls(self, which: AclFilter) -> list[Acl]:
         """Delete the rules that pass the filter, and return them."""
-        one = DeleteAclsFilter(
-            resource_type_filter=_number(_RESOURCES, which.resource_type),
-            resource_name_filter=which.resource_name,
-            pattern_type_filter=_number(_PATTERNS, which.pattern_type),
-            principal_filter=which.principal,
-            host_filter=which.host,
-            operation=_number(_OPERATIONS, which.operation),
-            permission_type=_number(_PERMISSIONS, which.permission),
-        )
-        request = DeleteAclsRequest(filters=[one])
+        request = DeleteAclsRequest(filters=[_filter(DeleteAclsFilter, which)])
         answer = await self._cluster.retrying(lambda: self._cluster.ask_controller(request))
         result = cast(DeleteAclsResponse, answer).filter_results[0]
         _raise(result.error_code, result.error_message)
         for rule in result.matching_acls:
             _raise(rule.error_code, rule.error_message)
-        return [
-            Acl(
-                _RESOURCES[rule.resource_type],
-                rule.resource_name,
-                rule.principal,
-                _OPERATIONS[rule.operation],
-                _PERMISSIONS[rule.permission_type],
-                rule.host,
-                _PATTERNS[rule.pattern_type],
-            )
-            for rule in result.matching_acls
-        ]
+        return [_acl(rule, rule) for rule in result.matching_acls]
 
     # Users.
 
@@ -294,6 +261,33 @@ class AsyncSecurityAdmin(Closing):
         answer = await self._cluster.retrying(lambda: self._cluster.ask_controller(request))
         for each in cast(AlterUserScramCredentialsResponse, answer).results:
             _raise(each.error_code, f"user {each.user!r}: {each.error_message}")
+
+
+def _filter(message: type[F], which: AclFilter) -> F:
+    return message(
+        resource_type_filter=_number(_RESOURCES, which.resource_type),
+        resource_name_filter=which.resource_name,
+        pattern_type_filter=_number(_PATTERNS, which.pattern_type),
+        principal_filter=which.principal,
+        host_filter=which.host,
+        operation=_number(_OPERATIONS, which.operation),
+        permission_type=_number(_PERMISSIONS, which.permission),
+    )
+
+
+def _acl(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl,
+    rule: AclDescription | DeleteAclsMatchingAcl,
+) -> Acl:
+    return Acl(
+        _RESOURCES[resource.resource_type],
+        resource.resource_name,
+        rule.principal,
+        _OPERATIONS[rule.operation],
+        _PERMISSIONS[rule.permission_type],
+        rule.host,
+        _PATTERNS[resource.pattern_type],
+    )
 
 
 def _number(names: list[str], name: str) -> int:

@@ -5,12 +5,12 @@ transaction that hangs in a partition although its coordinator knows nothing of 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import TRANSACTION, Cluster, note_coordinator_error
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, TransactionalIdNotFound, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.describe_producers import (

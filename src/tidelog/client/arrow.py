@@ -25,9 +25,10 @@ The columns, in Arrow's types; all can be null as far as the schema says, but on
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from tidelog.dataclass import dataclass
 
 try:
     import pyarrow as pa

@@ -32,7 +32,6 @@ from tidelog.errors import (
     KafkaError,
     MemberIdRequired,
     RebalanceInProgress,
-    TidelogError,
     UnknownMemberId,
 )
 from tidelog.names import TopicPartition
@@ -78,36 +77,11 @@ class ClassicMembership(Membership):
         self._rejoin.set()
 
     async def close(self) -> None:
-        """Leave; a static member stays, so that it can come back without a rebalance."""
-        for task in (self._task, self._heart):
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(
-            *(task for task in (self._task, self._heart) if task is not None),
-            return_exceptions=True,
-        )
+        await self._cancel(self._task, self._heart)
         if self.member_id and self.instance_id is None:
             await self._leave("the consumer is closed")
 
-    async def _run(self) -> None:
-        pauses = iter(self._cluster.pauses())
-        while True:
-            try:
-                await self._rebalance()
-                pauses = iter(self._cluster.pauses())
-                await self._stable()
-            except KafkaError as error:
-                if not await self._recover(error):
-                    self._assignment.fail(error)
-                    return
-                await asyncio.sleep(next(pauses))
-            except Exception as error:  # noqa: BLE001 - the task's root
-                _log.exception("the group membership failed in a way that was not expected")
-                self._assignment.fail(TidelogError(f"the group membership failed: {error!r}"))
-                return
-
     async def _recover(self, error: KafkaError) -> bool:
-        """Set the state right after a failure; False if there is nothing to be done."""
         note_coordinator_error(self._cluster, self._group, error.code)
         if isinstance(error, UnknownMemberId | IllegalGeneration):
             self._stop_heart()
@@ -119,7 +93,7 @@ class ClassicMembership(Membership):
 
     # Join and sync.
 
-    async def _rebalance(self) -> None:
+    async def _take_part(self) -> None:
         """Take part in rebalances until there is nothing more to give up."""
         began_at = self._metrics.clock()
         again = True
@@ -219,7 +193,7 @@ class ClassicMembership(Membership):
 
     # While nothing happens.
 
-    async def _stable(self) -> None:
+    async def _rest(self) -> None:
         """Wait until there must be another rebalance; look now and then whether the topics have changed."""
         while not self._rejoin.is_set():
             try:
@@ -260,7 +234,7 @@ class ClassicMembership(Membership):
 
     def _heart_stopped(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
-            task.exception()  # `_stable` raises it
+            task.exception()  # `_rest` raises it
             self._rejoin.set()
 
     async def _beat(self) -> None:

@@ -8,7 +8,6 @@ because a broker answers in order.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from tidelog.client.metrics import Metrics
 from tidelog.client.security import ClientSecurity
 from tidelog.client.settings import ClientSettings
 from tidelog.client.silence import Silence
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     CoordinatorNotAvailable,
     InvalidTopicException,

@@ -24,7 +24,6 @@ from tidelog.client.subscription import Wish, topics_of
 from tidelog.errors import (
     FencedMemberEpoch,
     KafkaError,
-    TidelogError,
     UnknownMemberId,
     UnreleasedInstanceId,
     UnsupportedVersion,
@@ -78,46 +77,28 @@ class ConsumerMembership(Membership):
         self._beat_now.set()
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._reconciling) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cancel(self._task, self._reconciling)
         if self._epoch > JOINING:
             await self._leave("the consumer is closed")
 
     # Heartbeats.
 
-    async def _run(self) -> None:
-        pauses = iter(self._cluster.pauses())
-        while True:
-            try:
-                if self._reader_is_gone():
-                    await self._sleep_outside()
-                    await self._rejoin()
-                self._beat_now.clear()
-                await self._beat()
-                pauses = iter(self._cluster.pauses())
-                await self._pause(self._beat_every_s)
-            except KafkaError as error:
-                if not await self._recover(error):
-                    self._assignment.fail(error)
-                    return
-                await asyncio.sleep(next(pauses))
-            except Exception as error:  # noqa: BLE001 - the task's root
-                _log.exception("the group membership failed in a way that was not expected")
-                self._assignment.fail(TidelogError(f"the group membership failed: {error!r}"))
-                return
+    async def _take_part(self) -> None:
+        if self._reader_is_gone():
+            await self._sleep_outside()
+            await self._rejoin()
+        self._beat_now.clear()
+        await self._beat()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _rest(self) -> None:
         """Wait for the next heartbeat's time, or for something that cannot wait for it."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._beat_every_s):
                 await self._beat_now.wait()
         except TimeoutError:
             pass
 
     async def _recover(self, error: KafkaError) -> bool:
-        """Set the state right after a failure; False if there is nothing to be done."""
         note_coordinator_error(self._cluster, self._group, error.code)
         self._told_wish = self._told_owned = None  # who knows what it has heard
         if isinstance(error, FencedMemberEpoch | UnknownMemberId):

@@ -1,10 +1,10 @@
 """Where a group's offsets come to when it is moved: nothing is written here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from tidelog.client.admin import AsyncAdmin
 from tidelog.client.offsets import EARLIEST, LATEST
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 
 

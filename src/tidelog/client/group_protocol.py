@@ -5,9 +5,9 @@ later versions only append.  The sticky assignor keeps its last assignment in th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from struct import Struct as Packer
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import ProtocolError
 from tidelog.names import TopicPartition
 from tidelog.protocol.codec import decode, encode

@@ -1,13 +1,13 @@
 """Groups from outside: who there is, what they have committed, and changing that."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, note_coordinator_error
 from tidelog.client.group_protocol import decode_assignment
 from tidelog.client.group_requests import CommittedOffset, committed_offsets, offset_commit
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     GroupIdNotFound,
     KafkaError,

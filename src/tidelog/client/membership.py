@@ -15,7 +15,7 @@ from tidelog.client.group_requests import GroupMetadata
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.settings import ConsumerSettings
 from tidelog.client.subscription import Wish
-from tidelog.errors import FencedInstanceId, error_of
+from tidelog.errors import FencedInstanceId, KafkaError, TidelogError, error_of
 from tidelog.names import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -82,9 +82,35 @@ class Membership(ABC):
     async def close(self) -> None:
         """Leave; a static member stays, so that it can come back without a rebalance."""
 
-    @abstractmethod
     async def _run(self) -> None:
         """Be a member, until cancelled or until that is impossible."""
+        pauses = iter(self._cluster.pauses())
+        while True:
+            try:
+                await self._take_part()
+                pauses = iter(self._cluster.pauses())
+                await self._rest()
+            except KafkaError as error:
+                if not await self._recover(error):
+                    self._assignment.fail(error)
+                    return
+                await asyncio.sleep(next(pauses))
+            except Exception as error:  # noqa: BLE001 - the task's root
+                _log.exception("the group membership failed in a way that was not expected")
+                self._assignment.fail(TidelogError(f"the group membership failed: {error!r}"))
+                return
+
+    @abstractmethod
+    async def _take_part(self) -> None:
+        """Hear from the coordinator what is ours."""
+
+    @abstractmethod
+    async def _rest(self) -> None:
+        """Wait until it is time to take part again."""
+
+    @abstractmethod
+    async def _recover(self, error: KafkaError) -> bool:
+        """Set the state right after a failure; False if there is nothing to be done."""
 
     @abstractmethod
     def _wish_changed(self) -> None: ...
@@ -92,6 +118,12 @@ class Membership(ABC):
     @abstractmethod
     async def _leave(self, reason: str) -> None:
         """Tell the coordinator that we go; it does not matter if that fails."""
+
+    async def _cancel(self, *tasks: "asyncio.Task[None] | None") -> None:
+        running = [task for task in tasks if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     # A reader that does not come back.
 

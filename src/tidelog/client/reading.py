@@ -28,7 +28,6 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from tidelog.client.arrow import USUAL, Bounds, Layout, layout_of, pa, to_table
@@ -195,12 +194,7 @@ class PartitionReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

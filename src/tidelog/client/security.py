@@ -9,10 +9,11 @@ Passwords are in no message and no log.
 import secrets
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SaslAuthenticationFailed, SettingsError, error_of
 from tidelog.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,

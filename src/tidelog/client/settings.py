@@ -10,9 +10,9 @@ with the one that was probably meant.
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.records import Codec
 from tidelog.settings import Section, at_least, between, names_of, one_of, setting, text_of

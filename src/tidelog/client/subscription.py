@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.client.cluster import Cluster
+from tidelog.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

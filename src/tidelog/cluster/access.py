@@ -6,9 +6,10 @@ Immutable, like the image; whoever derives something from it (arranged rules, fo
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.cluster.metadata import AclRecord, QuotaRecord, Record, ScramRecord
+from tidelog.dataclass import dataclass
 from tidelog.quotas.limits import Entity, Limits
 from tidelog.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.security.scram import Credential, Mechanism

@@ -1,7 +1,6 @@
 """Settings of a broker as a member of a cluster, under Kafka's names where Kafka has them."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, setting
 
 

@@ -7,7 +7,7 @@ can be loaded in one go and a single change stays cheap.  Whoever holds an image
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from tidelog.cluster.metadata import (
     ScramRecord,
     TopicRecord,
 )
+from tidelog.dataclass import dataclass
 
 NO_LEADER = -1
 TOPIC = "topic"

@@ -1,13 +1,14 @@
 """Changes of in-sync replicas, as leaders ask the controller for them (KIP-497): pure functions over the image."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from tidelog.cluster.elections import best_leader
 from tidelog.cluster.image import Image, PartitionState, changed
 from tidelog.cluster.metadata import PartitionChangeRecord
 from tidelog.cluster.reassignment import completed
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     FencedLeaderEpoch,
     IneligibleReplica,

@@ -11,11 +11,12 @@ a record type or field that a broker does not know stops it, because guessing wo
 import base64
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any, ClassVar
 from uuid import UUID
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 
 

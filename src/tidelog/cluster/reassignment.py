@@ -5,12 +5,13 @@ those that are to be removed go, in the same change.  The data is carried by ord
 """
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from tidelog.cluster.elections import best_leader
 from tidelog.cluster.image import NO_LEADER, Image, PartitionState
 from tidelog.cluster.metadata import PartitionChangeRecord
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,

@@ -1,7 +1,6 @@
 """Settings of replication between brokers."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, between, one_of, setting
 
 _NO_LIMIT = (1 << 63) - 1

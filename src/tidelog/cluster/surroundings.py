@@ -1,9 +1,9 @@
 """What a partition has around it: who watches it, and what it needs of its broker."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError
 from tidelog.storage.log import Log
 

@@ -5,7 +5,7 @@ it, or the `KafkaError` that says why not.  Nothing here appends or waits.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from tidelog.cluster.image import TOPIC, Image, Topic
@@ -17,6 +17,7 @@ from tidelog.cluster.metadata import (
     TopicRecord,
 )
 from tidelog.cluster.placement import Site, place
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,

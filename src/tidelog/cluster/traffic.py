@@ -9,8 +9,9 @@ The numbers of a topic that is deleted, or that has moved away, stay in those of
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from tidelog.dataclass import dataclass
 from tidelog.storage.log import Log
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelog.client.admin import AsyncAdmin
 from tidelog.client.groups import GroupDescription
@@ -12,6 +11,7 @@ from tidelog.console.clients import Clients
 from tidelog.console.errors import not_found
 from tidelog.console.reading import offsets
 from tidelog.console.sampler import is_led, partitions_of
+from tidelog.dataclass import dataclass
 from tidelog.errors import GroupIdNotFound, KafkaError
 from tidelog.names import TopicPartition
 

@@ -8,10 +8,10 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.console.errors import bad_request
+from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 from tidelog.schemas.avro import AvroDeserializer, AvroSerializer
 from tidelog.schemas.client import RegistryClient

@@ -8,7 +8,6 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from tidelog.client.admin import AsyncAdmin
 from tidelog.client.consumer import AsyncConsumer
@@ -18,6 +17,7 @@ from tidelog.client.times import parse_time
 from tidelog.console.clients import Clients
 from tidelog.console.errors import bad_request, not_found
 from tidelog.console.payloads import SHOWN_BYTES, Payloads, Shown
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 

@@ -10,9 +10,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.client.admin import AsyncAdmin, TopicDescription
+from tidelog.dataclass import dataclass
 from tidelog.errors import ClusterAuthorizationFailed, KafkaError, TidelogError
 from tidelog.names import TopicPartition
 

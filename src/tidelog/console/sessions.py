@@ -11,11 +11,12 @@ import hashlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.client.settings import ClientSettings, load
 from tidelog.console.clients import Clients
 from tidelog.console.errors import ConsoleError
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
 
 IDLE_S = 30 * 60

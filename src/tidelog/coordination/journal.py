@@ -1,6 +1,7 @@
 """A coordinator's journal over a partition of its internal topic."""
 
 import asyncio
+import logging
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
@@ -13,6 +14,8 @@ from tidelog.records.batch import BatchHeader, iterate_batches, parse_header, re
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.control import EndTransactionMarker, parse_marker
 from tidelog.storage.log import Appended
+
+_log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -109,7 +112,12 @@ class PartitionJournal(Generic[R]):
         for row in rows:
             if row.key is None:
                 raise ProtocolError(f"the record at offset {row.offset} has no key")
-            made = self._decode(row.key, row.value, producer_id)
+            try:
+                made = self._decode(row.key, row.value, producer_id)
+            except ProtocolError as error:
+                topic = self._partition.topic
+                _log.error("a record of %s cannot be read and is skipped: %s", topic, error)
+                continue
             if made is not None:
                 found.append(made)
         return found

@@ -21,10 +21,11 @@ above the high watermark may yet vanish, and nobody may act on it before.  Until
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tidelog.coordination.timers import Timers
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,

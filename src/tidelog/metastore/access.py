@@ -1,6 +1,8 @@
 """How we show ourselves to ZooKeeper, and how it shows itself to us."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tidelog.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ printed: they come as `ZooKeeperAccess`.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 from tidelog.metastore.access import NOBODY, ZooKeeperAccess
 from tidelog.metastore.contract import Metastore, MetastoreError
@@ -20,8 +20,8 @@ from tidelog.metastore.sqlite import SqliteMetastore
 
 _KINDS = "sqlite:PATH, zk://HOST:PORT,HOST:PORT/CHROOT or memory:"
 _ZOOKEEPER_PORT = 2181
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 
 
 class BadAddress(TidelogError):
@@ -135,7 +135,7 @@ def _server(text: str, server: str) -> str:
         raise BadAddress(
             f"metastore {text!r}: a host is missing, as in zk://localhost:2181/tidelog"
         )
-    if not _HOST.fullmatch(host):
+    if not re.fullmatch(_HOST, host):
         raise BadAddress(f"metastore {text!r}: {host!r} is no host")
     if port is None:
         return f"{host}:{_ZOOKEEPER_PORT}"
@@ -146,7 +146,7 @@ def _server(text: str, server: str) -> str:
 
 def _chroot(text: str, chroot: str) -> str:
     names = chroot.removesuffix("/").split("/") if chroot else []
-    if any(name in ("", ".", "..") or _CONTROL.search(name) for name in names):
+    if any(name in ("", ".", "..") or re.search(_CONTROL, name) for name in names):
         raise BadAddress(f"metastore {text!r}: ZooKeeper has no path {'/' + chroot!r}")
     if names[:1] == ["zookeeper"]:
         raise BadAddress(f"metastore {text!r}: /zookeeper belongs to ZooKeeper itself")

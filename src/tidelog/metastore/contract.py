@@ -29,9 +29,9 @@ import asyncio
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 
 _SLOWER_ALONE = 10

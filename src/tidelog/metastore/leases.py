@@ -15,10 +15,10 @@ import fcntl
 import os
 import struct
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.metastore.contract import Session, SessionLost
 
 _STAMP = struct.Struct("<d")

@@ -1,9 +1,10 @@
 """A metastore in memory, for tests and the simulation: several handles share one `MemoryStore`."""
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.metastore.contract import (
     Compacted,
     Controller,

@@ -8,8 +8,9 @@ partition, so that the topic stays small and the last entries stay in it.
 
 import bisect
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 
 SLOTS = 256

@@ -1,8 +1,9 @@
 """What a mirror is told to do."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 
 OFFSETS_PREFIX = "mirror-offsets."

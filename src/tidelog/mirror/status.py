@@ -2,9 +2,10 @@
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 
 _ERRORS = 20

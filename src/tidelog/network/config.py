@@ -1,7 +1,6 @@
 """Settings of the network layer, under Kafka's names."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.settings import Section, at_least, setting
 

@@ -34,7 +34,9 @@ def open_socket(host: str, port: int, config: NetworkConfig) -> socket.socket:
     if ":" in host or (not host and socket.has_dualstack_ipv6()):
         family = socket.AF_INET6
     elif host:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes, where it can be: Python loads the tables of international names for any text.
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         host = str(address[0])
     sock = socket.socket(family, socket.SOCK_STREAM)

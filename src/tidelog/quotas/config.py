@@ -1,7 +1,6 @@
 """Settings of quotas, under Kafka's names."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, setting
 
 NO_LIMIT = (1 << 63) - 1

@@ -9,9 +9,9 @@ group, one that speaks of client ids alone puts all users of a client id into on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import InvalidRequest
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"

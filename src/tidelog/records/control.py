@@ -7,8 +7,8 @@ A marker is one record in a batch of its own, with the transactional and the con
 """
 
 import struct
-from dataclasses import dataclass
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import InvalidRecord
 from tidelog.kernel.primitives import Buffer
 from tidelog.records.batch import parse_header, read_records

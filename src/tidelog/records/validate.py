@@ -8,9 +8,9 @@ Kafka's counterparts are `ProduceRequest.validateRecords` and `LogValidator`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidRecord,
     InvalidTimestamp,

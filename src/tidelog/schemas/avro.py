@@ -12,11 +12,11 @@ fastavro does the encoding.  The registry is asked once for a schema, and then n
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.schemas.avro_check import Check, checker
 from tidelog.schemas.avro_mismatch import find_mismatch

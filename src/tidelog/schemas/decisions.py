@@ -5,9 +5,10 @@ replays the records before it decides again; `look_up` and `check` are for every
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas import errors
 from tidelog.schemas.compatibility import incompatibilities, parse
 from tidelog.schemas.journal import (

@@ -10,10 +10,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from tidelog.client.cluster import Cluster, note_coordinator_error
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     FencedInstanceId,
     IllegalGeneration,

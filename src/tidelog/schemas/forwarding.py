@@ -5,8 +5,9 @@ import contextlib
 import http.client
 import json
 import socket
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from tidelog.dataclass import dataclass
 
 FORWARDED_HEADER = "x-forward"
 """Confluent's instances mark their requests so, too."""

@@ -7,10 +7,10 @@ that cannot be used gets an answer with a code and a text, never a traceback.
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas.errors import RegistryError, invalid_request
 from tidelog.schemas.forwarding import FORWARDED_HEADER, Answer, Forwarded
 

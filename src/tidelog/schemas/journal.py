@@ -13,9 +13,9 @@ NOOP records are ignored by Confluent's registry, whatever their value.  Ours ca
 import base64
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas.model import AVRO, Reference, Registered, Schema, SchemaId, Settings
 
 

@@ -1,8 +1,9 @@
 """The values that the registry is about: schemas, references, levels and modes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NewType
+
+from tidelog.dataclass import dataclass
 
 SchemaId = NewType("SchemaId", int)
 """The number that messages carry; one for each different schema, never given twice."""

@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.settings import ClientSettings, load
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError
 from tidelog.schemas import errors
 from tidelog.schemas.decisions import Decision

@@ -11,10 +11,10 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 
 ANONYMOUS_NAME = "ANONYMOUS"

@@ -1,7 +1,6 @@
 """Settings of logins, TLS and access rules, under Kafka's names; files are PEM."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, one_of, setting
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")

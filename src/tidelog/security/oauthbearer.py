@@ -10,11 +10,11 @@ or with a symmetric one, are never accepted.  Needs the extra `oauth` (PyJWT).
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jwt
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SaslAuthenticationFailed, SettingsError
 
 _ALGORITHMS = [

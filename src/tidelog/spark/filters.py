@@ -5,7 +5,7 @@ time is wanted, and `timestamp < t` says nothing.  Spark therefore filters by ti
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 from tidelog.spark.planning import Range
 

@@ -13,7 +13,7 @@ Absent: object stores; a table must be a directory that driver and tasks see.  `
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.names import TopicPartition
 from tidelog.spark.planning import Offsets

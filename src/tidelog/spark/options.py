@@ -16,11 +16,12 @@ Absent: `kafkaConsumer.pollTimeoutMs`, `fetchOffset.*`, `groupIdPrefix` and the 
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tidelog.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, load
 from tidelog.client.times import parse_time
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 from tidelog.settings import names_of

@@ -7,8 +7,8 @@ A range is `start <= offset < end` of one partition.  The limits and the split a
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import OffsetOutOfRange, SettingsError, UnknownTopicOrPartition
 from tidelog.names import TopicPartition
 

@@ -21,7 +21,6 @@ Absent: output mode "update", which Spark does not let a Python sink have (`tide
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.client.producer import Producer
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 from tidelog.spark.cluster import admin_for

@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.client.reading import PartitionReader
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.spark.lake import DATA, LakeFile
 from tidelog.spark.planning import Range

@@ -18,9 +18,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaStorageError
 from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import MalformedCheckpoint, read_offsets, write_offsets

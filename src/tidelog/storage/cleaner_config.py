@@ -1,7 +1,6 @@
 """Settings of the log cleaner, apart from it: a broker reads them at every start, and needs the cleaner later."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, between, setting
 
 

@@ -11,10 +11,10 @@ the reading and writing is `compaction_pass`; when and by whom it is run is `cle
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from tidelog.dataclass import dataclass
 from tidelog.storage.config import LogConfig
 
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"

@@ -14,9 +14,9 @@ one batch at least) and one write buffer.
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import CorruptMessage
 from tidelog.kernel import scan_batches
 from tidelog.records.batch import LOG_OVERHEAD, BatchHeader, parse_header

@@ -1,8 +1,8 @@
 """How a partition's log is cut, kept, flushed and cleaned: the settings a topic may override."""
 
 import re
-from dataclasses import dataclass
 
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, between, one_of, setting
 
 _HOUR_MS = 3_600_000

@@ -10,7 +10,6 @@ import errno
 import fcntl
 import mmap
 import os
-import shutil
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -245,6 +244,8 @@ class LocalFiles:
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # with all its archive formats: a start can do without
+
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

@@ -9,9 +9,10 @@ import logging
 import os
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.clock import Clock
+from tidelog.dataclass import dataclass
 from tidelog.errors import CorruptMessage, StartError
 from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 from tidelog.storage.checkpoints import MalformedCheckpoint

@@ -8,12 +8,13 @@ The fixture's own clients are never struck, nor are the brokers among themselves
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct as Packer
 from typing import TYPE_CHECKING
 
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import Serving
+from tidelog.dataclass import dataclass
 from tidelog.network.answer import Answer, Deferred
 from tidelog.network.peer import Peer
 from tidelog.testing.faults import Spec

@@ -13,11 +13,11 @@ All faults end with their test.
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from types import TracebackType
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Self
 
 from tidelog import errors
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages import MODULES, request_for
 
@@ -82,12 +82,7 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._broker.running:  # a broker that was killed has forgotten it
             self.end()
 

@@ -38,12 +38,8 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
         ctx.peer.software = (name, version)
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(
-                api_key=handler.api_key,
-                min_version=handler.advertised.first,
-                max_version=handler.advertised.last,
-            )
-            for handler in ctx.broker.handlers
+            ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+            for key, (lowest, highest) in ctx.broker.handlers.advertised().items()
         ],
         # Before version 4 a lowest version of 0 cannot be told, and the feature is left out.
         supported_features=[_SUPPORTED] if ctx.api_version >= 4 else [],

@@ -11,9 +11,9 @@ have been changed; what Kafka does not have begins with `tidelog_`.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from tidelog.dataclass import dataclass
 from tidelog.measures import Durations, Histogram
 
 Kind = Literal["counter", "gauge", "summary", "histogram"]

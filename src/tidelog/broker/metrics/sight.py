@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from tidelog.broker.context import Services
@@ -12,6 +12,7 @@ from tidelog.broker.metrics.group_lag import GroupLags
 from tidelog.broker.metrics.loop_watch import LoopWatch
 from tidelog.broker.replication import Replication
 from tidelog.cluster.partition import Partition
+from tidelog.dataclass import dataclass
 from tidelog.network.hub import Hub
 from tidelog.storage.flusher import Flusher
 

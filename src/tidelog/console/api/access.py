@@ -1,6 +1,6 @@
 """Who may do what: access rules and users with passwords.  A password goes in, and never comes out."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from tidelog.client.admin_security import Acl, AclFilter
 from tidelog.console.api.asking import Asks, Confirmed, MayWrite, UserName, confirm, router
 from tidelog.console.errors import not_found
+from tidelog.dataclass import dataclass
 from tidelog.errors import SecurityDisabled
 
 ROUTER = router("access")

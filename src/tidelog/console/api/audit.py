@@ -1,7 +1,6 @@
 """The audit: which windows of which topics are complete in all tiers."""
 
 import time
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Query
@@ -9,6 +8,7 @@ from fastapi import Query
 from tidelog.console.api.asking import Asks, router
 from tidelog.console.errors import bad_request
 from tidelog.console.reading import parse_moment
+from tidelog.dataclass import dataclass
 
 ROUTER = router("audit")
 

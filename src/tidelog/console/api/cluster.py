@@ -1,6 +1,5 @@
 """The cluster as a whole: brokers and their settings, what is not in order, and how much comes in."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Path, Query
@@ -11,6 +10,7 @@ from tidelog.console.api.asking import INT32, Asks, MayWrite, router
 from tidelog.console.api.settings import Changed, Changes, SettingView, views
 from tidelog.console.errors import not_found
 from tidelog.console.sampler import Series
+from tidelog.dataclass import dataclass
 from tidelog.errors import ClusterAuthorizationFailed
 
 ROUTER = router("cluster")

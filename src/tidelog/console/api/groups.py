@@ -1,7 +1,6 @@
 """Consumer groups: who reads what, how far behind, and moving them."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import Query
@@ -21,6 +20,7 @@ from tidelog.console.api.asking import (
 from tidelog.console.errors import ConsoleError, bad_request, not_found
 from tidelog.console.groups import GroupView, find_group, view_group
 from tidelog.console.reading import find_partitions, parse_moment
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 
 ROUTER = router("groups")

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request
@@ -27,6 +27,7 @@ from tidelog.console.reading import (
     read_page,
     tail,
 )
+from tidelog.dataclass import dataclass
 from tidelog.errors import MessageTooLarge, TidelogError
 
 ROUTER = router("messages")

@@ -1,12 +1,12 @@
 """Quotas of users, client ids and addresses."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tidelog.console.api.asking import Asks, MayWrite, router
 from tidelog.console.errors import bad_request
+from tidelog.dataclass import dataclass
 
 ROUTER = router("quotas")
 

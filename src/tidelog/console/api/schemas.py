@@ -1,6 +1,5 @@
 """Schemas of the registry: subjects, their versions, compatibility, and registering another version."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import Path, Query
@@ -15,6 +14,7 @@ from tidelog.console.api.asking import (
     confirm,
     router,
 )
+from tidelog.dataclass import dataclass
 from tidelog.schemas.client import RegistryClient
 from tidelog.schemas.model import Schema
 

@@ -1,6 +1,5 @@
 """Logging in and out, and what the page must know before it shows anything."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Request, Response
@@ -9,6 +8,7 @@ from pydantic import BaseModel, Field
 import tidelog
 from tidelog.console.api.asking import cookie_name, router, sessions_of
 from tidelog.console.sessions import OLDEST_S
+from tidelog.dataclass import dataclass
 
 ROUTER = router("session")
 

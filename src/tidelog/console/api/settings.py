@@ -1,12 +1,12 @@
 """Settings of topics and brokers, as both are shown and changed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from tidelog.client.admin import ConfigEntry
+from tidelog.dataclass import dataclass
 
 SettingText = Annotated[str, Field(max_length=10_000)]
 SettingName = Annotated[str, Field(max_length=200)]

@@ -1,6 +1,5 @@
 """Topics: list, create, look at, change, delete."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Query
@@ -25,6 +24,7 @@ from tidelog.console.api.settings import (
 )
 from tidelog.console.reading import offsets
 from tidelog.console.sampler import is_led, partitions_of
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError
 from tidelog.names import TopicPartition
 

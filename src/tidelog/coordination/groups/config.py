@@ -1,7 +1,6 @@
 """Settings of the group coordinator, under Kafka's names."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, one_of, setting
 
 _MINUTE_MS = 60_000

@@ -32,7 +32,6 @@ from tidelog.errors import (
     InvalidGroupId,
     InvalidRequest,
     KafkaError,
-    ProtocolError,
 )
 from tidelog.names import CONSUMER_OFFSETS
 from tidelog.protocol.messages.consumer_group_describe import (
@@ -321,11 +320,7 @@ class _ImageTopics(NamedTuple):
 
 
 def _decoded(key: bytes, value: bytes | None, producer_id: int) -> Change | None:
-    try:
-        change = decode_change(key, value)
-    except ProtocolError as error:
-        log.error("a record of %s cannot be read and is skipped: %s", CONSUMER_OFFSETS, error)
-        return None
+    change = decode_change(key, value)
     if change is None or producer_id < 0:
         return change
     return Change(change.key, change.value, producer_id)

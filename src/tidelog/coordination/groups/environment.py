@@ -1,7 +1,7 @@
 """What every decision about groups may look at: time, timers, settings, and the topics there are."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from tidelog.clock import Clock
 from tidelog.coordination.groups.config import GroupConfig
 from tidelog.coordination.groups.records import Change
 from tidelog.coordination.runtime import ShardTimers
+from tidelog.dataclass import dataclass
 
 
 class Client(NamedTuple):

@@ -54,15 +54,10 @@ def check_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int
 ) -> None:
     """Raise unless this member of this generation may commit to a classic group now."""
-    if group.state is DEAD:
-        raise CoordinatorNotAvailable
+    check_commit_in_transaction(group, member_id, group_instance_id, generation)
     if generation < 0 and group.state is EMPTY:
         return
-    if generation >= 0 or member_id or group_instance_id is not None:
-        group.validate(member_id, group_instance_id)
-        if generation != group.generation:
-            raise IllegalGeneration
-    else:
+    if generation < 0 and not member_id and group_instance_id is None:
         # Neither member nor generation: an outsider, who may only write while nobody is in.
         raise UnknownMemberId
     refused = TABLE[group.state].commit

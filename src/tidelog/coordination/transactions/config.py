@@ -1,7 +1,6 @@
 """Settings of the transaction coordinator, under Kafka's names."""
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.settings import Section, at_least, setting
 
 

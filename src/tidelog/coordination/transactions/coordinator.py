@@ -45,7 +45,6 @@ from tidelog.errors import (
     InvalidRequest,
     KafkaError,
     NotCoordinator,
-    ProtocolError,
     TransactionalIdNotFound,
 )
 from tidelog.names import TRANSACTION_STATE
@@ -137,7 +136,7 @@ class TransactionCoordinator:
             partition,
             clock=self._clock,
             encode=encode_change,
-            decode=_decoded,
+            decode=lambda key, value, _: decode_change(key, value),
             load_bytes=self._config().load_buffer_bytes,
         )
 
@@ -388,11 +387,3 @@ class TransactionCoordinator:
 
         self.timers.schedule(("markers", transactional_id), _RETRY_MS, wake)
         await over
-
-
-def _decoded(key: bytes, value: bytes | None, producer_id: int) -> Change | None:
-    try:
-        return decode_change(key, value)
-    except ProtocolError as error:
-        log.error("a record of %s cannot be read and is skipped: %s", TRANSACTION_STATE, error)
-        return None

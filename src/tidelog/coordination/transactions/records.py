@@ -4,11 +4,11 @@ Key and value each begin with an int16, their version.  A key without a value is
 Version 1 of the value adds tagged fields; where they have nothing to say version 0 is written, which every Kafka reads.
 """
 
-from dataclasses import dataclass
 from struct import Struct as Packer
 
 from tidelog.coordination.transactions.states import BY_NUMBER
 from tidelog.coordination.transactions.transaction import Transaction
+from tidelog.dataclass import dataclass
 from tidelog.errors import ProtocolError
 from tidelog.protocol.codec import decode, encode_into
 from tidelog.protocol.schema import Message, Struct, field, int8, int16, int32, int64, string

@@ -9,7 +9,6 @@ so the outcome is fixed before anybody can see it, and a coordinator that died i
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tidelog.clock import Clock
@@ -38,6 +37,7 @@ from tidelog.coordination.transactions.transaction import (
     Transaction,
     is_exhausted,
 )
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,

@@ -12,9 +12,9 @@ The numbers are those of the log.  Dead (an expired id) and PrepareEpochFence ha
 an id dies by its tombstone, and the epoch that fences a producer is part of the PrepareAbort record.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import ConcurrentTransactions, InvalidTxnState, KafkaError
 
 

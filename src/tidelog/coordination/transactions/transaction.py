@@ -1,9 +1,10 @@
 """What is known of one transactional id: a value that is replaced, never changed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tidelog.coordination.transactions.states import EMPTY, TABLE, TransactionState
+from tidelog.dataclass import dataclass
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -6,8 +6,8 @@ its references written out is not recognised as the registered one with referenc
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas.errors import InvalidSchema
 from tidelog.schemas.formats.avro_compatibility import differences
 from tidelog.schemas.formats.avro_nodes import Named, Node, to_json

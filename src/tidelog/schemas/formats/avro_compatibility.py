@@ -4,8 +4,7 @@ Names of records, enums and fixed are compared without their namespaces, as Avro
 count.  Not looked at, as there: logical types, and the order in which a union's branches would be tried.
 """
 
-from dataclasses import dataclass
-
+from tidelog.dataclass import dataclass
 from tidelog.schemas.formats.avro_nodes import (
     Array,
     Enum,

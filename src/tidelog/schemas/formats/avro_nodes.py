@@ -6,8 +6,10 @@ a definition only at its first use.  Two texts that differ in spaces or order ar
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from tidelog.dataclass import dataclass
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NOTHING = object()

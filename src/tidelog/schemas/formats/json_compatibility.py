@@ -6,8 +6,9 @@ schemas come to an end.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from tidelog.dataclass import dataclass
 
 Documents = dict[str, Any]
 """Schemas by the name under which they are referred to."""

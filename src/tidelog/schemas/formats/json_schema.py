@@ -18,11 +18,11 @@ they are equal, rather than called compatible.  That the alternatives of a oneOf
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import exceptions, validators
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas.errors import InvalidSchema
 from tidelog.schemas.formats.json_compatibility import Documents, differences
 

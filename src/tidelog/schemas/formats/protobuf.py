@@ -12,7 +12,7 @@ and options are not compared, groups are not read, and comments stay in the cano
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from antlr4.error.ErrorListener import ErrorListener
@@ -20,6 +20,7 @@ from proto_schema_parser import ast
 from proto_schema_parser.generator import Generator
 from proto_schema_parser.parser import Parser
 
+from tidelog.dataclass import dataclass
 from tidelog.schemas.errors import InvalidSchema
 
 _ALIKE = (

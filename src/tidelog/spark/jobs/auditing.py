@@ -13,12 +13,12 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.audit.events import AuditEvent
 from tidelog.audit.ledger import Ledger, WindowReport
 from tidelog.audit.windows import WINDOW_MS
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, SettingsError
 from tidelog.spark.lakes import AnyLake
 from tidelog.spark.options import for_admin

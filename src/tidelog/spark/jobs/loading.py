@@ -16,10 +16,10 @@ and needs no Java.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client.times import parse_time
+from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, SettingsError, TidelogError
 from tidelog.spark.cluster import Brokers
 from tidelog.spark.failures import reason

@@ -1,9 +1,9 @@
 """Run a stream as a job: to the end of what there is, or on and on, and say how it goes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 from tidelog.spark.failures import reason
 

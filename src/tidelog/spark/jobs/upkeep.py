@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.spark.cluster import Brokers
 from tidelog.spark.lakes import open_lake

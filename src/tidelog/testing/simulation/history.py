@@ -3,9 +3,10 @@
 Every value is sent once and is unique: `<producer>-<number>`, so that it tells who sent it and in which order.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from tidelog.dataclass import dataclass
 from tidelog.names import TopicPartition
 
 

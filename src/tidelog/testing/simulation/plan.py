@@ -1,7 +1,9 @@
 """What a run is like: how many brokers and clients, for how long, and how bad it gets."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
+
+from tidelog.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ import random
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from random import Random
+
+from tidelog.dataclass import dataclass
 
 from .administrator import Administrator
 from .checker import violations

@@ -1,8 +1,9 @@
 """A member of a classic group."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.coordination.runtime import Reply
+from tidelog.dataclass import dataclass
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of the assignment protocols that a member knows, best first, each with the member's metadata for it."""

@@ -10,9 +10,9 @@
 Every state may become Dead: the group was deleted or its shard given up.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tidelog.dataclass import dataclass
 from tidelog.errors import (
     CoordinatorNotAvailable,
     KafkaError,

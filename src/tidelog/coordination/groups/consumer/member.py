@@ -1,7 +1,6 @@
 """A member of a KIP-848 group: a value; a change makes a new one."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from tidelog.coordination.groups.records.consumer_group_member_metadata import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
 )
+from tidelog.dataclass import dataclass
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -11,11 +11,11 @@ A new type is a new file with one `RecordType` in it; nothing lists them.
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
 from functools import cache
 from struct import Struct as Packer
 
 from tidelog.coordination.groups.records.record_type import RecordType
+from tidelog.dataclass import dataclass
 from tidelog.errors import ProtocolError
 from tidelog.protocol.codec import decode, encode_into
 from tidelog.protocol.schema import Message

@@ -1,9 +1,9 @@
 """What a file of this package declares: the pair of messages that makes a record."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from tidelog.dataclass import dataclass
 from tidelog.protocol.schema import Message
 
 
