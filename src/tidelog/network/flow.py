@@ -18,8 +18,8 @@ SLOW_SEND_BYTES = 128 * 1024
 """What is put together at a time for a peer whose socket was full: it takes little, and the rest is read again."""
 
 LONG_SEND_S = 0.0015
-"""Reading and sending an answer takes longer only if it is very large, or comes from the disk: a copy of what the disk
-has just brought may be slow, and is better made by the peer."""
+"""Reading and sending an answer takes longer if it is very large, comes from the disk, or lost the processor: a copy of what
+the disk has just brought may be slow, and is better made by the peer."""
 
 SENDFILE_TURNS = 16
 """How often `sendfile` is used instead after such an answer, and after one that the socket did not take at once."""
