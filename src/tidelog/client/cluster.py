@@ -104,6 +104,8 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._retiring: list[Connection] = []
+        """Replaced by others; each closes itself when its last answer is here."""
         self._silence = Silence(self)
         self._coordinators: dict[tuple[str, str], int] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
@@ -256,7 +258,7 @@ class Cluster:
             return None
         if found.is_stale:
             del self._connections[key]
-            found.close_when_idle()
+            self._retire(found)
             return None
         return found
 
@@ -290,8 +292,12 @@ class Cluster:
     def _keep(self, key: tuple[int, str], connection: Connection) -> None:
         before = self._connections.get(key)
         if before is not None:
-            before.close_when_idle()
+            self._retire(before)
         self._connections[key] = connection
+
+    def _retire(self, connection: Connection) -> None:
+        connection.close_when_idle()
+        self._retiring = [each for each in (*self._retiring, connection) if not each.closed]
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], timeout_s: float | None = None
@@ -333,13 +339,12 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in self._connections.values():
-            connection.close()
+        self.abandon()
         self._connections.clear()
 
     def abandon(self) -> None:
         """Close all connections without a word."""
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._retiring):
             connection.close()
 
     async def _open(self, key: tuple[int, str]) -> Connection:
