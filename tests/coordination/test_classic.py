@@ -14,6 +14,11 @@ from tidelog.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from tidelog.protocol.codec import encode
+from tidelog.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from tidelog.protocol.messages.consumer_protocol_assignment import TopicPartition as Assigned
+from tidelog.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from tidelog.protocol.messages.consumer_protocol_subscription import TopicPartition as Owned
 
 A, B = ("range", b"a"), ("roundrobin", b"b")
 
@@ -205,6 +210,38 @@ async def test_static_member_with_another_protocol_rebalances(world):
     back = await world.join(instance="i1", version=5, protocols=(B,))
     assert back.answer.generation_id == 2
     assert back.answer.protocol_name == "roundrobin"
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["", "after a restart"])
+@pytest.mark.parametrize(
+    ("assigned", "generation"),
+    [((0,), 3), ((0, 1), 2), ((0, 1, 2), 2)],
+    ids=["to give one up", "keeps all", "gets another"],
+)
+async def test_static_member_that_went_before_it_gave_up_its_partitions(
+    world, assigned, generation, loaded
+):
+    """Nobody else would ask for the rebalance in which they are given to others (KIP-429 with KIP-345)."""
+    old, _ = await world.stable(instance="i1", version=5, protocols=(owning(),))
+    again = await world.join(old, instance="i1", version=5, protocols=(owning(0, 1),))
+    assert again.answer.generation_id == 2
+    await world.sync(old, 2, {old: assignment(*assigned)}, instance="i1")
+    if loaded:
+        await world.load()
+    back = await world.join(instance="i1", version=5, protocols=(owning(),))
+    assert back.answer.generation_id == generation
+    assert back.answer.member_id != old
+
+
+def owning(*partitions: int) -> tuple[str, bytes]:
+    owned = [Owned(topic="t", partitions=list(partitions))] if partitions else []
+    made = ConsumerProtocolSubscription(topics=["t"], owned_partitions=owned)
+    return "cooperative-sticky", b"\x00\x01" + encode(made, 1)
+
+
+def assignment(*partitions: int) -> bytes:
+    mine = [Assigned(topic="t", partitions=list(partitions))]
+    return b"\x00\x01" + encode(ConsumerProtocolAssignment(assigned_partitions=mine), 1)
 
 
 async def test_failed_append_changes_nothing_recorded(world):

@@ -105,7 +105,8 @@ def test_the_quick_start(cluster: LocalCluster) -> None:
 
     with Admin(bootstrap_servers=others) as admin:
         assert set(admin.elect_leaders().values()) <= {None}
-    assert described(others, "my-replicated-topic").partitions[0].leader == state.leader
+    # Brokers hear of it one after the other.
+    until(others, "my-replicated-topic", lambda each: each.partitions[0].leader == state.leader)
 
 
 def test_a_controller_is_replaced_and_stops_in_good_order(cluster: LocalCluster) -> None:

@@ -28,6 +28,7 @@ from tidelog.coordination.groups.classic.states import (
 )
 from tidelog.coordination.groups.environment import Client, Environment
 from tidelog.coordination.groups.records import Change
+from tidelog.coordination.groups.subscription import is_to_give_up
 from tidelog.coordination.runtime import Decision, Reply
 from tidelog.errors import (
     CoordinatorNotAvailable,
@@ -217,11 +218,16 @@ class Membership:
         reply: Reply,
         step: Step,
     ) -> None:
-        """A static member came back under a new id: it gets the old place, and if it can, no rebalance."""
+        """A static member came back under a new id: it gets the old place, and if it can, no rebalance.
+
+        Unless it went while it was to give partitions up.  Who comes back does not know of them, so nobody would ask for the
+        rebalance in which others get them (in Kafka nobody does).
+        """
         instance_id = request.group_instance_id or ""
         old_id = group.static_members[instance_id]
         old = group.members[old_id]
-        if group.state is STABLE and self._keeps_protocol(group, old, protocols):
+        gives_up = is_to_give_up(old.metadata(group.protocol), old.assignment)
+        if group.state is STABLE and self._keeps_protocol(group, old, protocols) and not gives_up:
             self._replace_quietly(group, old, request, protocols, client, new_id, reply, step)
             return
         self._fence(old, step)
@@ -230,6 +236,8 @@ class Membership:
         self._rebalancer.expect_sign_of_life(group, new_id, member.session_timeout_ms)
         self._update(member, request, protocols, client, reply, step)
         why = f"the static member {instance_id} came back as {new_id} with other protocols"
+        if gives_up:
+            why = f"the static member {instance_id} came back as {new_id} without what it was to give up"
         if group.state is COMPLETING:
             # The leader is about to assign to the old id.
             why = f"the static member {instance_id} came back as {new_id} during the rebalance"
