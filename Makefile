@@ -11,7 +11,7 @@
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
-#   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, half an hour or so; writes docs/benchmarks.md.  See benchmarks/README.md
+#   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, some fifty minutes; writes docs/benchmarks.md.  See benchmarks/README.md
 #   make bench-report ARGS="--scale small"    the same, smaller (some minutes) or larger (--scale full)
 #   make bench-quick    tidelog alone, in under three minutes, with the change since the last run
 #   make bench-parts    the benchmarks of single parts; one of them: make bench-parts BENCH=kernel ARGS="--seconds 0.1"

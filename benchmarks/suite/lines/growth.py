@@ -1,4 +1,9 @@
-"""The same figures with more history and more partitions: flat, or explained."""
+"""The same figures with more history and more partitions: flat, or explained.
+
+What was written to get there is on the disk before anything is measured: else the disk is.
+"""
+
+import os
 
 from suite.lines.task import Task
 from suite.systems.base import KAFKA, System
@@ -35,6 +40,7 @@ def run_line(task: Task) -> None:
 
 
 def _figures(task: Task, name: str, topic: str, last: int) -> None:
+    os.sync()
     seconds = task.scale.seconds
     figures = {}
     tiny = task.raw("produce", topic, 2, 4, 200, 100, seconds)
