@@ -109,7 +109,8 @@ def profile(tree: Tree, case: str, seconds: float) -> Counter[str]:
         found: Counter[str] = Counter()
         for line in kept.read_text().splitlines():
             stack, _, count = line.rpartition(" ")
-            found[_place(stack)] += int(count)
+            if count.isdecimal():  # a stack that changed while it was read may be anything
+                found[_place(stack)] += int(count)
     return found
 
 
@@ -117,7 +118,7 @@ def _place(stack: str) -> str:
     """The innermost module of tidelog on a stack; what has none below the command that runs the loop is the loop's own."""
     for frame in reversed(stack.split(";")):
         where = frame.partition("(")[2].partition(":")[0]
-        if "tidelog/" in where and "tidelog/cli/" not in where:
+        if "tidelog/" in where and "/cli/" not in where and "__main__" not in where:
             return where.rpartition("tidelog/")[2]
     return "the event loop"
 
