@@ -16,9 +16,7 @@ from tidelog.protocol.messages.fetch import NodeEndpoint
 from tidelog.storage.log import Region
 
 _HEAD = Packer(">iii")  # length, correlation id, throttle time
-_HEAD_FLEXIBLE = Packer(
-    ">iixihi"
-)  # with the error and the session, which all flexible versions have
+_HEAD_FLEXIBLE = Packer(">iixihi")  # with error and session, which all flexible versions have
 _ERROR_SESSION = Packer(">hi")
 _PARTITION_4 = Packer(">ihqq")
 _PARTITION_5 = Packer(">ihqqq")

@@ -345,9 +345,8 @@ class Segment:
         while position + _STEP.size <= self.size:
             if position + _STEP.size > window_start + len(window):
                 window_start = position
-                wanted = (
-                    limit - position + _STEP.size
-                )  # the header of the batch that reaches beyond
+                # With the header of the batch that reaches beyond.
+                wanted = limit - position + _STEP.size
                 window = file.pread(min(wanted, _WINDOW_BYTES, self.size - position), position)
                 if len(window) < _STEP.size:
                     break
