@@ -92,6 +92,39 @@ def test_serve_uses_the_listener_with_a_login():
     assert "hush-hush" not in told
 
 
+@pytest.mark.parametrize(
+    ("listeners", "reached"),
+    [
+        ("SSL://127.0.0.1:9092", None),
+        ("SSL://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9093", None),
+        ("PLAINTEXT://127.0.0.1:9092,SASL_SSL://127.0.0.1:9093", None),
+        ("PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093", "127.0.0.1:9092"),
+        ("SSL://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093"),
+        ("SASL_SSL://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093"),
+    ],
+)
+def test_serve_never_lends_it_the_brokers_certificate(listeners, reached, caplog):
+    """Whoever reaches the console would be the broker, as a rule a super user."""
+    found = companions(
+        "--console",
+        **{
+            "listeners": listeners,
+            "ssl.keystore.certificate.chain": "broker.pem",
+            "ssl.keystore.key": "broker.key",
+            "ssl.truststore.certificates": "roots.pem",
+            "ssl.client.auth": "required",
+        },
+    )
+    assert not [part for each in found for part in each.command if "broker." in part]
+    if reached is None:
+        assert found == []
+        assert "tidelog console" in caplog.text
+        assert "ssl.certificate.location" in caplog.text
+    else:
+        (console,) = found
+        assert console.command[2] == reached
+
+
 def test_a_console_that_nobody_asked_for_is_not_missed(caplog):
     (console,) = companions(terminal=True)
     assert not console.asked_for

@@ -69,8 +69,17 @@ def companions(
         found.append(Companion("schema registry", "schemas", ("fastavro", "uvicorn"), command))
     # A terminal has a person before it; a service, a script and a test keep their ports to themselves.
     listen = arguments.console or (CONSOLE_LISTEN if sys.stdout.isatty() else None)
+    asked = arguments.console is not None
+    where = None
     if listen is not None and not arguments.no_console:
         where = _most_secure(bootstrap, settings)
+        if where is None and asked:
+            log.warning(
+                "no console: ssl.client.auth=required, and the console never shows the broker's own certificate; "
+                "add a listener with a login that asks for none, or start `tidelog console` with a certificate of its own "
+                "(-X ssl.certificate.location=FILE)"
+            )
+    if listen is not None and where is not None:
         options = ["console", "--bootstrap", where.address, "--listen", listen]
         for name, value in where.config.items():
             options += ["-X", f"{name}={value}"]
@@ -80,7 +89,6 @@ def companions(
             host, _, port = arguments.registry.rpartition(":")
             options += ["--registry", f"http://{host or '127.0.0.1'}:{port}"]
         packages = ("fastapi", "uvicorn", "fastavro")
-        asked = arguments.console is not None
         found.append(Companion("console", "console", packages, tuple(options), asked))
     return found
 
@@ -94,10 +102,20 @@ class _Entrance:
     mechanisms: list[str]
 
 
-def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance:
-    """The listener with a login if there is one: who uses the console from afar shall not come in by the back door."""
+def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance | None:
+    """The listener with a login if there is one: whoever uses the console from afar shall not come in by the back door.
+
+    None where only a certificate opens the door.  The broker's own would do, and make everybody who reaches the console
+    whatever the broker is, as a rule a super user.
+    """
     listeners = settings.listeners()
-    chosen = next((each for each in listeners if each.protocol.startswith("SASL")), listeners[0])
+    logins = [each for each in listeners if each.protocol.startswith("SASL")]
+    usable = logins or listeners[:1]
+    if settings.security.tls_client_auth == "required":
+        usable = [each for each in usable if not each.protocol.endswith("SSL")]
+    if not usable:
+        return None
+    chosen = usable[0]
     if chosen == listeners[0]:
         address = bootstrap
     else:
@@ -111,9 +129,6 @@ def _most_secure(bootstrap: str, settings: BrokerSettings) -> _Entrance:
         config["ssl.ca.location"] = security.tls_trusted or security.tls_certificate
         # The certificate is the broker's own file, and made for its name rather than for the address here.
         config["ssl.endpoint.identification.algorithm"] = "none"
-        if security.tls_client_auth == "required":
-            config["ssl.certificate.location"] = security.tls_certificate
-            config["ssl.key.location"] = security.tls_key or security.tls_certificate
     mechanisms = []
     if chosen.protocol.startswith("SASL"):
         # PLAIN last: it sends the password.

@@ -86,6 +86,9 @@ async def _serve(
     def ready(host: str, port: int) -> None:
         where = f"http://{'localhost' if host in ('0.0.0.0', '::') else host}:{port}"
         print(f"the console is ready on {where}", flush=True)
+        certificate = config.get("ssl.certificate.location")
+        if certificate and not config.get("security.protocol", "").startswith("SASL"):
+            print(f"  no login  whoever reaches it acts as the owner of {certificate}", flush=True)
         if arguments.ready_file:
             announce(Path(arguments.ready_file), [f"{host}:{port}"])
 
