@@ -50,14 +50,17 @@ class Declared:
 
     def parse(self, name: str, text: str, factor: int = 1) -> Any:
         """The value that `text` stands for; `SettingsError` names the value and what would do."""
+        # A key in PEM where a file's name belongs is a secret too.
+        hidden = self.spec.secret or _PEM in text
+        shown = name if hidden else f"{name}={text!r}"
         try:
             value = _PARSERS[self.kind](text)
         except (ValueError, KeyError):
-            raise SettingsError(f"{name}={text!r} must be {_KIND_NAMES[self.kind]}") from None
+            raise SettingsError(f"{shown} must be {_KIND_NAMES[self.kind]}") from None
         # A negative value means "off" in every unit.
         value = value * factor if factor != 1 and value >= 0 else value
         if self.spec.check and not self.spec.check(value):
-            raise SettingsError(f"{name}={text!r} must be {self.spec.check.__doc__}")
+            raise SettingsError(f"{shown} must be {self.spec.check.__doc__}")
         return value
 
 
@@ -134,6 +137,11 @@ def between(low: float, high: float) -> Check:
     return check
 
 
+def is_file_name(value: str) -> bool:
+    """the name of a PEM file, not what is in it: write that to a file of mode 0600"""
+    return _PEM not in value
+
+
 def one_of(*allowed: str) -> Check:
     """For a string, one of `allowed`; for a list, a non-empty list of them."""
 
@@ -145,6 +153,7 @@ def one_of(*allowed: str) -> Check:
     return check
 
 
+_PEM = "-----BEGIN"
 _DECLARED: dict[type[Section], tuple[Declared, ...]] = {}
 
 

@@ -9,19 +9,16 @@ PREFIXES = (
     "confluent.",
     "config.providers",
     "kafka.metrics.",
-    "listener.name.",
     "log4j.",
     "metric.reporters",
     "metrics.",
     "remote.log.",
     "rlmm.",
     "rsm.",
-    "sasl.",
-    "ssl.",
     "strimzi.",
     "zookeeper.",
 )
-"""Families in which Kafka's plug-ins have names of their own."""
+"""Families in which Kafka's plug-ins have names of their own.  Those of security are not here: see security_settings.py."""
 
 _NAMES = """
     advertised.host.name advertised.port alter.config.policy.class.name

@@ -36,12 +36,15 @@ class BrokerLimits:
             services.requests.throttle,
         )
         listeners = settings().listeners()
-        between_brokers = settings().security.inter_broker_listener.upper()
+        security = settings().security
+        of_their_own = security.inter_broker_listener or security.inter_broker_protocol
         self.arrivals = Arrivals(
             services.clock.monotonic,
             lambda: settings().quotas,
             settings().connection_rates(),
-            between_brokers if len(listeners) > 1 else None,
+            settings().inter_broker_listener().name
+            if of_their_own and len(listeners) > 1
+            else None,
         )
         self._hub: Hub | None = None
         self._serving: Serving = self.metering

@@ -81,7 +81,7 @@ class Member:
             broker.broker_id,
             lambda: tail.image,
             random,
-            listener=settings().security.inter_broker_listener.upper(),
+            listener=settings().inter_broker_listener().name,
             security=security,
         )
         self.control = Control(self._members, tail, self.peers, cluster_id, self._automatic)

@@ -97,9 +97,7 @@ class BrokerSecurity:
 
     def as_client(self) -> "ClientSecurity | None":
         """How this broker shows itself to the others; None for plain text."""
-        listeners = self._settings().listeners()
-        wanted = self._config.inter_broker_listener.upper()
-        chosen = next((each for each in listeners if each.name == wanted), listeners[0])
+        chosen = self._settings().inter_broker_listener()
         if chosen.protocol == "PLAINTEXT":
             return None
         from tidelog.client.security import ClientSecurity
@@ -115,7 +113,7 @@ class BrokerSecurity:
             key=config.tls_key,
             key_password=config.tls_key_password,
             # Brokers register the addresses that clients dial; a certificate need not have been made for them.
-            check_host=False,
+            check_host=config.tls_check_host.lower() == "https",
         )
 
     # ------------------------------------------------------------------ TLS
@@ -131,6 +129,7 @@ class BrokerSecurity:
             distinguished_name,
             map_name,
         )
+        from tidelog.security.tls_policy import TlsPolicy
 
         config = self._config
         if not config.tls_certificate:
@@ -143,8 +142,9 @@ class BrokerSecurity:
             config.tls_key_password,
             config.tls_trusted,
         )
+        policy = TlsPolicy(config.tls_protocols, config.tls_cipher_suites)
         rules = [NameRule(each) for each in _split_rules(config.principal_rules)]
-        certificates = Certificates(files, ClientAuth(config.tls_client_auth))
+        certificates = Certificates(files, ClientAuth(config.tls_client_auth), policy)
 
         def identify(certificate: object) -> Principal:
             found = certificate if isinstance(certificate, dict) else None

@@ -5,12 +5,12 @@ that do not fit and names that nobody knows, with the name that was probably mea
 has a use for are accepted and listed in `unused` (see kafka_names.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import cache
 from typing import Any
 
-from tidelog.broker import kafka_names
+from tidelog.broker import kafka_names, security_settings
 from tidelog.broker.addresses import Listener, check_protocols, parse_listeners
 from tidelog.broker.monitoring_config import MonitoringConfig
 from tidelog.cluster.config import ClusterConfig
@@ -173,8 +173,8 @@ class BrokerSettings:
     security: SecurityConfig = field(default_factory=SecurityConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     monitoring: MonitoringConfig = field(default_factory=MonitoringConfig)
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """As given at the start."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As given at the start, secrets among them."""
     unused: tuple[str, ...] = ()
     """Names among `properties` that only Kafka has a use for."""
 
@@ -189,12 +189,14 @@ class BrokerSettings:
                 sections[name] = section.load(properties)
             except SettingsError as error:
                 wrong.append(str(error))
-        known = _known_names()
+        known = known_names()
         unknown = [name for name in properties if name not in known]
         wrong += (_not_known(name) for name in unknown if not _is_kafkas(name))
         if "broker" in sections:
             others = {
-                each: sections[each] for each in ("cluster", "monitoring") if each in sections
+                each: sections[each]
+                for each in ("cluster", "monitoring", "security")
+                if each in sections
             }
             wrong += _contradictions(
                 cls(broker=sections["broker"], **others, properties=dict(properties))
@@ -207,7 +209,8 @@ class BrokerSettings:
             unused=tuple(
                 name
                 for name in unknown
-                if name not in _READ_ELSEWHERE and not name.endswith(f".{_CONNECTION_RATE}")
+                if name not in _READ_ELSEWHERE
+                and not name.endswith(f".{security_settings.CONNECTION_RATE}")
             ),
         )
 
@@ -228,15 +231,25 @@ class BrokerSettings:
         controllers = [name.upper() for name in broker.controller_listener_names]
         return check_protocols(parsed, broker.listener_security_protocol_map, controllers)
 
+    def inter_broker_listener(self) -> Listener:
+        """The one by which brokers reach each other; raises `SettingsError`."""
+        return security_settings.inter_broker_listener(self.security, self.listeners())
+
+    def security_complaints(self) -> Iterator[str]:
+        """What would leave a door open, with the cure."""
+        unknown = [name for name in self.properties if name not in known_names()]
+        controllers = self.broker.controller_listener_names
+        return security_settings.complaints(self.properties, unknown, self.listeners(), controllers)
+
     def advertised(self) -> list[Listener]:
         return parse_listeners("advertised.listeners", self.broker.advertised_listeners)
 
     def connection_rates(self) -> dict[str, int]:
         """`max.connection.creation.rate` of single listeners; raises `SettingsError`."""
-        known = declarations()[_CONNECTION_RATE][1]
+        known = declarations()[security_settings.CONNECTION_RATE][1]
         found = {}
         for each in self.listeners():
-            name = f"listener.name.{each.name.lower()}.{_CONNECTION_RATE}"
+            name = f"listener.name.{each.name.lower()}.{security_settings.CONNECTION_RATE}"
             if name in self.properties:
                 found[each.name] = int(known.parse(name, self.properties[name]))
         return found
@@ -268,7 +281,6 @@ SECTIONS: dict[str, type[Section]] = {
 assert list(SECTIONS) == [each.name for each in fields(BrokerSettings)][: len(SECTIONS)]
 
 _READ_ELSEWHERE = frozenset({"port", "host.name", "advertised.port", "advertised.host.name"})
-_CONNECTION_RATE = "max.connection.creation.rate"
 
 
 @cache
@@ -282,25 +294,33 @@ def declarations() -> dict[str, tuple[str, Declared]]:
 
 
 @cache
-def _known_names() -> frozenset[str]:
+def known_names() -> frozenset[str]:
     return frozenset(name for cls in SECTIONS.values() for name in names_of(cls))
 
 
 def _is_kafkas(name: str) -> bool:
-    return name in kafka_names.NAMES or name.startswith(kafka_names.PREFIXES)
+    return name in kafka_names.NAMES or name.startswith(
+        (*kafka_names.PREFIXES, *security_settings.STRICT)
+    )
 
 
 def _not_known(name: str) -> str:
     import difflib  # only when something is wrong
 
-    known = sorted(_known_names() | kafka_names.NAMES)
+    known = sorted(known_names() | kafka_names.NAMES)
     close = difflib.get_close_matches(name, known, 1, 0.7)
     return f"{name} is not a setting" + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def _contradictions(settings: BrokerSettings) -> Iterator[str]:
-    # The first reads listeners too.
-    for check in (settings.connection_rates, settings.advertised, settings.metrics_listener):
+    checks: list[Callable[[], object]] = [settings.advertised, settings.metrics_listener]
+    try:
+        settings.listeners()
+        yield from settings.security_complaints()
+        checks += (settings.connection_rates, settings.inter_broker_listener)
+    except SettingsError as error:
+        yield str(error)
+    for check in checks:
         try:
             check()
         except SettingsError as error:

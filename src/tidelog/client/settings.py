@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.records import Codec
-from tidelog.settings import Section, at_least, between, names_of, one_of, setting, text_of
+from tidelog.settings import (
+    Section,
+    at_least,
+    between,
+    is_file_name,
+    names_of,
+    one_of,
+    setting,
+    text_of,
+)
 
 S = TypeVar("S", bound=Section)
 
@@ -83,12 +92,19 @@ class ClientSettings(Section):
         "ssl.ca.location",
         "",
         doc="PEM file of the roots that a broker's certificate is checked against; the system's without.",
+        check=is_file_name,
     )
     ssl_certificate_location: str = setting(
-        "ssl.certificate.location", "", doc="PEM file of the client's certificate, for mutual TLS."
+        "ssl.certificate.location",
+        "",
+        doc="PEM file of the client's certificate, for mutual TLS.",
+        check=is_file_name,
     )
     ssl_key_location: str = setting(
-        "ssl.key.location", "", doc="PEM file of its key; the certificate's file without."
+        "ssl.key.location",
+        "",
+        doc="PEM file of its key; the certificate's file without.",
+        check=is_file_name,
     )
     ssl_key_password: str = setting("ssl.key.password", "", doc="Password of the key.", secret=True)
     ssl_endpoint_identification_algorithm: str = setting(

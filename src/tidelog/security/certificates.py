@@ -16,6 +16,7 @@ from typing import Any
 
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
+from tidelog.security.tls_policy import TlsPolicy
 
 ANONYMOUS_NAME = "ANONYMOUS"
 
@@ -57,9 +58,15 @@ class TlsFiles:
 class Certificates:
     """A server's context, made anew when a file has changed; a bad new file leaves the old context in force."""
 
-    def __init__(self, files: TlsFiles, client_auth: ClientAuth = ClientAuth.NONE) -> None:
+    def __init__(
+        self,
+        files: TlsFiles,
+        client_auth: ClientAuth = ClientAuth.NONE,
+        policy: TlsPolicy | None = None,
+    ) -> None:
         self._files = files
         self._client_auth = client_auth
+        self._policy = policy or TlsPolicy()
         self._seen = self._stamps()
         self._context = self._make()
         self.failure: str | None = None
@@ -79,7 +86,7 @@ class Certificates:
     def _make(self) -> ssl.SSLContext:
         files = self._files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._policy.apply(context)
         try:
             # A password is always given: else OpenSSL would ask for it at the terminal.
             context.load_cert_chain(files.certificate, files.key, lambda: files.key_password)

@@ -1,7 +1,8 @@
 """Settings of logins, TLS and access rules, under Kafka's names; files are PEM."""
 
 from tidelog.dataclass import dataclass
-from tidelog.settings import Section, at_least, one_of, setting
+from tidelog.security.tls_policy import NEWEST_LAST, is_list_of_protocols
+from tidelog.settings import Section, at_least, is_file_name, one_of, setting
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -15,15 +16,27 @@ class SecurityConfig(Section):
         "",
         "The listener by which brokers reach each other; the first one without.",
     )
+    inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol",
+        "",
+        "Or its protocol: the first listener that has it.",
+        check=one_of("", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
     # TLS
     tls_certificate: str = setting(
         "ssl.keystore.certificate.chain",
         "",
         "PEM file with the broker's certificate, and those between it and the root.",
+        check=is_file_name,
+        secret=True,
         also={"ssl.keystore.location": 1},
     )
     tls_key: str = setting(
-        "ssl.keystore.key", "", "PEM file with its private key; the certificate's file without."
+        "ssl.keystore.key",
+        "",
+        "PEM file with its private key; the certificate's file without.",
+        check=is_file_name,
+        secret=True,
     )
     tls_key_password: str = setting(
         "ssl.key.password", "", "Password of the private key.", secret=True
@@ -32,6 +45,8 @@ class SecurityConfig(Section):
         "ssl.truststore.certificates",
         "",
         "PEM file with the roots that clients' certificates are checked against.",
+        check=is_file_name,
+        secret=True,
         also={"ssl.truststore.location": 1},
     )
     tls_client_auth: str = setting(
@@ -39,6 +54,23 @@ class SecurityConfig(Section):
         "none",
         "Whether clients have to show a certificate.",
         check=one_of("none", "requested", "required"),
+    )
+    tls_protocols: tuple[str, ...] = setting(
+        "ssl.enabled.protocols",
+        NEWEST_LAST,
+        "The versions of TLS that are spoken; TLSv1.3 alone refuses whoever cannot speak it.",
+        check=is_list_of_protocols,
+    )
+    tls_cipher_suites: tuple[str, ...] = setting(
+        "ssl.cipher.suites",
+        (),
+        "The cipher suites that are spoken, by the standard's names or OpenSSL's; OpenSSL's choice without.",
+    )
+    tls_check_host: str = setting(
+        "ssl.endpoint.identification.algorithm",
+        "",
+        "https: brokers check that the certificate of another broker is made for the name by which they reach it.",
+        check=one_of("", "none", "https", "HTTPS"),
     )
     principal_rules: str = setting(
         "ssl.principal.mapping.rules",
@@ -133,11 +165,13 @@ class SecurityConfig(Section):
         "zookeeper.ssl.truststore.location",
         "",
         "PEM file that ZooKeeper's certificates are checked against.",
+        check=is_file_name,
     )
     zookeeper_certificate: str = setting(
         "zookeeper.ssl.keystore.location",
         "",
         "PEM file with a certificate and its key, where ZooKeeper asks for one.",
+        check=is_file_name,
     )
     zookeeper_key_password: str = setting(
         "zookeeper.ssl.keystore.password", "", "Password of that key.", secret=True
