@@ -6,7 +6,7 @@ traceback and told to the client as `UnknownServerError`.  `TidelogError` is the
 errors and our own (settings, data directory, malformed bytes).
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TidelogError(Exception):
@@ -31,6 +31,25 @@ class TransactionFailed(TidelogError):
 
 class ProducerUnusable(TidelogError):
     """The transactional producer can do nothing more; close it, and make another if there is more to do."""
+
+
+class DeliveryFailed(TidelogError):
+    """Records were given up, and nobody had asked their deliveries; `first` is what went wrong with the first of them."""
+
+    def __init__(self, count: int, partition: tuple[str, int], first: Exception) -> None:
+        self.count = count
+        self.partition = partition
+        self.first = first
+        what = (
+            "1 record was not delivered"
+            if count == 1
+            else f"{count} records were not delivered, the first"
+        )
+        topic, number = partition
+        super().__init__(f"{what} to {topic}-{number}: {first}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.count, self.partition, self.first)
 
 
 class KafkaError(TidelogError):

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.client.metrics import WINDOW_S, Sensor
+from tidelog.errors import DeliveryFailed
 
 
 class Hands:
@@ -63,7 +64,8 @@ def test_failures_are_counted(bootstrap: str, admin: Admin, unique: Callable[[st
     admin.create_topics({topic: 1}, configs={"max.message.bytes": "500"})
     with Producer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
         producer.send_many(topic, [b"x" * 300, b"y" * 600, b"z" * 300])
-        producer.flush()
+        with pytest.raises(DeliveryFailed, match="1 record"):
+            producer.flush()
         found = producer.metrics()
     assert found["record-error-total"] == 1
     assert found["batch-split-total"] >= 1

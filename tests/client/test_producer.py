@@ -11,6 +11,7 @@ import pytest
 from tidelog import Admin, Consumer, Producer, SimpleConsumer, TopicPartition
 from tidelog.client.partitioning import partition_of
 from tidelog.errors import (
+    DeliveryFailed,
     KafkaError,
     MessageTooLarge,
     NetworkException,
@@ -199,7 +200,8 @@ def test_what_is_refused_fails_alone_and_the_rest_goes_on(
     admin.create_topics({topic: 1}, configs={"max.message.bytes": "1000"})
     with Producer(bootstrap_servers=bootstrap, batch_size=0) as producer:
         deliveries = [producer.send(topic, b"x" * size) for size in (10, 5000, 20, 30)]
-        producer.flush(30)
+        with pytest.raises(DeliveryFailed, match="1 record"):
+            producer.flush(30)
     with pytest.raises(MessageTooLarge, match=r"max\.message\.bytes"):
         deliveries[1].result()
     assert [deliveries[place].result().offset for place in (0, 2, 3)] == [0, 1, 2]
@@ -217,7 +219,8 @@ def test_memory_that_stays_full_is_an_error(own_broker: LocalBroker) -> None:
         own_broker.kill()
         with pytest.raises(RequestTimedOut, match=r"buffer\.memory=10000"):
             producer.send_many("t", [b"x" * 1000] * 20)
-        producer.flush(30)
+        with pytest.raises(DeliveryFailed, match=r"delivery\.timeout\.ms"):
+            producer.flush(30)
 
 
 def test_a_delivery_that_takes_too_long_has_failed(own_broker: LocalBroker) -> None:

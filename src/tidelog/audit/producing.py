@@ -19,7 +19,7 @@ from tidelog.audit.events import TOPIC
 from tidelog.audit.topic import ensure_topic
 from tidelog.audit.windows import WINDOW_MS, window_of, windows_of_stamps
 from tidelog.client.admin import AsyncAdmin
-from tidelog.client.batch import Batch
+from tidelog.client.batch import Batch, Delivery
 from tidelog.client.producer import AsyncProducer
 from tidelog.client.settings import ClientSettings
 from tidelog.errors import TidelogError
@@ -115,7 +115,9 @@ class ProducerAudit:
         try:
             await self._prepare()
             for event in events:
-                await self._producer.send_encoded(TOPIC, self._writer.write(event), event.key)
+                written = self._writer.write(event)
+                delivery = await self._producer.send_encoded(TOPIC, written, event.key)
+                delivery.add_done_callback(_tell_failure)
         except BaseException:
             self._counter.put_back(events)
             raise
@@ -132,3 +134,9 @@ class ProducerAudit:
             await ensure_topic(admin)
         await asyncio.to_thread(self._writer.prepare)
         self._ready = True
+
+
+def _tell_failure(delivery: Delivery) -> None:
+    """The audit's own records are not the user's to look after."""
+    if (error := delivery.exception()) is not None:
+        _log.warning("the audit's counts were not published: %s", error)

@@ -325,7 +325,11 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         """What the client has measured of itself, under the names of Kafka's manual."""
         return self._cluster.metrics.read()
 
-    async def close(self) -> None:
+    async def finish(self) -> None:
+        """Nothing is left open."""
+
+    async def let_go(self) -> None:
+        """Close the connections."""
         await self._cluster.close()
 
     def abandon(self) -> None:

@@ -16,11 +16,12 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from tidelog.client.closing import Closing
+from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing, note
 from tidelog.errors import TidelogError
 
 _HURRY_S = 1.0
@@ -42,6 +43,7 @@ class LoopThread:
         # wait every time, and measured no better here.
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
+        self._stopping = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -62,6 +64,13 @@ class LoopThread:
                 "a client does not survive fork; make a new one in the child process"
             )
 
+    def check_other(self) -> None:
+        """Raise in the thread itself, which would wait for itself for ever."""
+        if self.is_current:
+            raise TidelogError(
+                "a callback runs in the client's own thread and must not wait for the client; do it in another thread"
+            )
+
     def start(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
         """Run a coroutine there; the future is its outcome."""
         try:
@@ -76,6 +85,11 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
         """Run a coroutine there and wait for it; if the wait is interrupted, it is cancelled."""
+        try:
+            self.check_other()
+        except TidelogError:
+            work.close()
+            raise
         future = self.start(work)
         try:
             return future.result(timeout_s)
@@ -85,13 +99,16 @@ class LoopThread:
 
     def stop(self) -> None:
         """Stop the loop and wait for its thread; may be called twice."""
-        if self.loop.is_closed() or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        with suppress(RuntimeError):  # it is closed already
+            self.loop.call_soon_threadsafe(self.loop.stop)
         if self.is_current:
             return  # a forgotten client was collected there; the thread ends by itself
         self._thread.join()
-        self.loop.close()
+        with self._stopping:
+            if not self.loop.is_closed():
+                self.loop.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -130,11 +147,15 @@ class Blocking(Generic[C_co]):
         """Do something with the async client on its own loop, and wait for it."""
         return self._thread.run(work(self._core))
 
-    def close(self) -> None:
-        """Close the client; calling it again does nothing."""
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Finish what was begun, for `timeout` seconds at most, and let go of the brokers; what could not be finished raises.
+
+        Calling it again does nothing.
+        """
+        self._thread.check_other()
         if not self._thread.loop.is_closed() and not self._thread.is_left_behind:
             try:
-                self._thread.run(self._core.close())
+                self._thread.run(self._core.close(timeout))
             finally:
                 self._thread.stop()
 
@@ -147,17 +168,22 @@ class Blocking(Generic[C_co]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None or issubclass(kind, Exception):
+        if error is None:
             self.close()
-        else:
+        elif not isinstance(error, Exception):
             self._close_in_a_hurry()
+        else:
+            try:
+                self.close()
+            except Exception as failure:  # noqa: BLE001 - whatever it is, it must not hide why the block was left
+                note(error, failure)
 
     def _close_in_a_hurry(self) -> None:
         """Ctrl-C: nobody wants to wait for a broker that may be the reason for it."""
         if self._thread.loop.is_closed() or self._thread.is_left_behind:
             return
         try:
-            self._thread.run(self._core.close(), _HURRY_S)
+            self._thread.run(self._core.close(_HURRY_S))
         except (TidelogError, TimeoutError) as error:
             _log.debug("closing in a hurry: %s", error)
         finally:

@@ -6,11 +6,13 @@ failed.  `Delivery` is the future of one record in it; thousands of them share t
 
 import asyncio
 import bisect
+import logging
 import threading
 from array import array
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from tidelog.client.failures import FailedBatch
 from tidelog.kernel import decode_records
 from tidelog.kernel.drafts import Delivery, Draft
 from tidelog.kernel.records import DecodedRecord, encode_headers
@@ -28,6 +30,8 @@ from tidelog.records.compression import Codec, compress
 
 __all__ = ["Batch", "Delivery", "ReadyBatch", "RecordMetadata"]
 
+_log = logging.getLogger(__name__)
+
 
 class Batch:
     """One batch of one partition."""
@@ -39,6 +43,7 @@ class Batch:
         "_callbacks",
         "_event",
         "_lock",
+        "_settled",
         "attempts",
         "base_offset",
         "base_sequence",
@@ -49,6 +54,7 @@ class Batch:
         "done",
         "draft",
         "error",
+        "failed",
         "log_append_time",
         "max_timestamp",
         "opened_at",
@@ -58,6 +64,7 @@ class Batch:
         "reserved",
         "sealed",
         "stamps",
+        "watched",
         "width",
     )
 
@@ -94,8 +101,13 @@ class Batch:
         # Set when it is done.
         self.done = False
         self.error: Exception | None = None
+        self.watched = True
+        """Whether deliveries tell what became of it; if not, its owner looks at its error."""
+        self.failed: FailedBatch | None = None
         self.base_offset = -1
         self.log_append_time = -1
+        self._settled = False
+        """It is done, and all callbacks have been called."""
         self._lock = threading.Lock()
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], None]] = []
@@ -155,7 +167,7 @@ class Batch:
 
         def settle() -> None:
             if all(part.done for part in parts) and not self.done:
-                self.finish()
+                self.finish(error=parts[0].error or parts[1].error)
 
         for part in parts:
             part.seal(codec, level)
@@ -169,6 +181,7 @@ class Batch:
         for _, timestamp, key, value, headers in rows:
             part.draft.add(timestamp, key, value, encode_headers(headers))
         part.attempts = self.attempts
+        part.watched = self.watched
         part.width = self.width / 2
         part.place = self.place + number * part.width
         return part
@@ -185,19 +198,42 @@ class Batch:
             self.stamps = self.draft.stamps
         with self._lock:
             self.done = True
-            callbacks, self._callbacks = self._callbacks, []
             if self._event is not None:
                 self._event.set()
-        for callback in callbacks:
-            callback()
+        while callbacks := self._next_callbacks():
+            for callback in callbacks:
+                try:
+                    callback()
+                except Exception:  # noqa: BLE001 - a user's; it must not keep the others waiting
+                    _log.exception("a delivery callback failed")
+
+    def leaves(self) -> "Iterator[Batch]":
+        """What is sent of it: itself, or the parts that it was cut into."""
+        if self.parts is None:
+            yield self
+        else:
+            for part in self.parts:
+                yield from part.leaves()
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back when the batch is done, at once if it is; from the thread that settles it."""
+        """Call back when the batch is done, after those who asked before; at once if all have been called."""
         with self._lock:
-            if not self.done:
+            if not self._settled:
                 self._callbacks.append(callback)
                 return
         callback()
+
+    def wait_settled(self, timeout_s: float | None) -> bool:
+        """Block until the batch is done and all callbacks have been called; False if the time was over first."""
+        settled = threading.Event()
+        self.when_done(settled.set)
+        return settled.wait(timeout_s)
+
+    def _next_callbacks(self) -> list[Callable[[], None]]:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            self._settled = not callbacks
+        return callbacks
 
     def wait(self, timeout_s: float | None) -> bool:
         """Block until the batch is done; False if the time was over first."""
@@ -215,6 +251,7 @@ class Batch:
         self._wait_for_end(timeout_s)
         batch, index = self._where(index)
         if batch.error is not None:
+            batch._look_at(index)
             raise batch.error
         timestamp = batch.log_append_time
         if timestamp < 0:
@@ -226,7 +263,9 @@ class Batch:
     def failure(self, index: int, timeout_s: float | None) -> Exception | None:
         """What went wrong, or None; blocks until it is known."""
         self._wait_for_end(timeout_s)
-        return self._where(index)[0].error
+        batch, index = self._where(index)
+        batch._look_at(index)
+        return batch.error
 
     def awaited(self, index: int) -> Generator[Any, None, RecordMetadata]:
         """The outcome of a record, for `await`."""
@@ -249,10 +288,14 @@ class Batch:
         if not self.done and not self.wait(timeout_s):
             raise TimeoutError(f"no acknowledgement from {self.partition} within {timeout_s} s")
 
+    def _look_at(self, index: int) -> None:
+        if self.failed is not None:
+            self.failed.look_at(index)
+
     def _where(self, index: int) -> "tuple[Batch, int]":
         """The batch in which the record was sent in the end, and its index there."""
         batch = self
-        while batch.parts is not None and batch.error is None:
+        while batch.parts is not None:
             first, second = batch.parts
             batch, index = (first, index) if index < first.count else (second, index - first.count)
         return batch, index
@@ -282,6 +325,7 @@ class ReadyBatch(Batch):
         if header.is_control or header.is_log_append_time or header.has_delete_horizon:
             raise ValueError("a producer cannot send markers, nor times that a broker has set")
         self._codec_bits = int(header.codec)
+        self.watched = False
         self.draft.batch = None  # or both would keep each other alive
         self.data = data
         self.count = header.count

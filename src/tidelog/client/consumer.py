@@ -267,23 +267,22 @@ class AsyncConsumer(Closing):
             for message in await self.poll(timeout=3600.0):
                 yield message
 
-    async def close(self) -> None:
-        """Commit if that is done by itself, leave the group, let go of the brokers."""
-        if self.closed:
-            return
+    async def finish(self) -> None:
+        """Commit if that is done by itself, and leave the group."""
         self.closed = True
         self.assignment.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        try:
-            if self.settings.enable_auto_commit and self.settings.group_id:
-                await self._commit_quietly(self.assignment.positions())
-            if self.membership is not None:
-                await self.membership.close()
-        finally:
-            await self._fetcher.close()
-            await self.cluster.close()
+        if self.settings.enable_auto_commit and self.settings.group_id:
+            await self._commit_quietly(self.assignment.positions())
+        if self.membership is not None:
+            await self.membership.close()
+
+    async def let_go(self) -> None:
+        """Stop fetching and close the connections."""
+        await self._fetcher.close()
+        await self.cluster.close()
 
     def abandon(self) -> None:
         self.cluster.abandon()

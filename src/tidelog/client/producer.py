@@ -27,7 +27,7 @@ from typing import Any
 from tidelog.client.accumulator import Accumulator, BufferFull
 from tidelog.client.background import Blocking, LoopThread, blocking, drop
 from tidelog.client.batch import Batch, Delivery
-from tidelog.client.closing import Closing
+from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing
 from tidelog.client.cluster import Cluster, TopicInfo
 from tidelog.client.group_requests import CommittedOffset, GroupMetadata
 from tidelog.client.metrics import ProducerMetrics
@@ -96,6 +96,7 @@ class AsyncProducer(Closing):
             lambda: self.settings.buffer_memory - self.accumulator.used_bytes,
         )
         self.transactions = self._sender.transactions
+        self.failures = self._sender.failures
         self.plain = COMPILED and not (key_serializer or value_serializer or partitioner)
         """Whether a record may be added to an open draft as it is; interpreted, that needs the lock."""
         self.closed = False
@@ -158,7 +159,11 @@ class AsyncProducer(Closing):
             await self._room()
 
     async def flush(self) -> None:
-        """Send everything now and wait until it is settled; failures are told by the deliveries."""
+        """Send everything now and wait until it is settled; raises DeliveryFailed for failures that nobody has looked at."""
+        await self._settle()
+        self.failures.check()
+
+    async def _settle(self) -> None:
         for batch in self.accumulator.seal_all():
             await wait_done(batch)
 
@@ -184,10 +189,10 @@ class AsyncProducer(Closing):
         """Send everything, and make it visible at once; TransactionFailed if that cannot be, and it must be aborted."""
         mine = self._transactional()
         if self._observer is not None:
-            await self.flush()
+            await self._settle()
             await self._observer.committing()
         mine.begin_commit()
-        await self.flush()
+        await self._settle()
         await mine.finish_commit()
         if self._observer is not None:
             self._observer.ended(committed=True)
@@ -196,7 +201,7 @@ class AsyncProducer(Closing):
         """Drop what was not sent, and have readers of committed records never see the rest."""
         mine = self._transactional()
         mine.begin_abort()
-        await self.flush()
+        await self._settle()
         await mine.finish_abort()
         if self._observer is not None:
             self._observer.ended(committed=False)
@@ -225,24 +230,24 @@ class AsyncProducer(Closing):
         """What the producer has measured of itself, under the names of Kafka's manual."""
         return self._metrics.read()
 
-    async def close(self) -> None:
-        """Flush, then let go of the brokers; calling it again does nothing."""
-        if self.closed:
-            return
-        try:
-            if self.transactions is not None and self.transactions.may_send:
-                await self._abort_quietly()
-            if self._observer is not None:
-                await self.flush()
-                await self._observer.closing()
-            self.closed = True
-            await self.flush()
-            if self.settings.acks_number == 0:
-                await self.cluster.drain(_LAST_WAIT_S)  # nobody has told that it left
-        finally:
-            self.closed = True
-            await self._sender.close()
-            await self.cluster.close()
+    async def finish(self) -> None:
+        """Send everything, and wait until it is settled; a transaction that is open is aborted."""
+        if self.transactions is not None and self.transactions.may_send:
+            await self._abort_quietly()
+        if self._observer is not None:
+            await self._settle()
+            await self._observer.closing()
+        self.closed = True
+        await self._settle()
+        if self.settings.acks_number == 0:
+            await self.cluster.drain(_LAST_WAIT_S)  # nobody has told that it left
+
+    async def let_go(self) -> None:
+        """Give up what was not acknowledged, and tell of it."""
+        self.closed = True
+        await self._sender.close()
+        await self.cluster.close()
+        self.failures.check()
 
     def abandon(self) -> None:
         self.cluster.abandon()
@@ -401,12 +406,14 @@ class Producer(Blocking[AsyncProducer]):
         return deliveries
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is settled; failures are told by the deliveries."""
+        """Send everything now and wait until it is settled; raises DeliveryFailed for failures that nobody has looked at."""
+        self._thread.check_other()
         until = None if timeout is None else time.monotonic() + timeout
         for batch in self._core.accumulator.seal_all():
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not batch.wait(left):
+            if not batch.wait_settled(left):
                 raise TimeoutError(f"not everything was acknowledged within {timeout} s")
+        self._core.failures.check()
 
     def metrics(self) -> dict[str, float]:
         """What the producer has measured of itself, under the names of Kafka's manual."""
@@ -430,12 +437,16 @@ class Producer(Blocking[AsyncProducer]):
     begin_transaction = blocking(AsyncProducer.begin_transaction)
     send_offsets = blocking(AsyncProducer.send_offsets)
 
-    def close(self) -> None:
-        """Flush, then let go of the brokers; calling it again does nothing.  A transaction that is open is aborted."""
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Flush for `timeout` seconds at most, then let go of the brokers; DeliveryFailed tells what was not delivered.
+
+        Calling it again does nothing.  A transaction that is open is aborted.
+        """
+        self._thread.check_other()
         self._plain = False  # so that `send` asks whether it is closed
         if not self._core.closed and self._core.transactions is None:
-            self.flush()
-        super().close()
+            self._core.accumulator.seal_all()  # encoded in this thread
+        super().close(timeout)
 
     def forked(self) -> None:
         """The thread that sends is not in this process."""
@@ -464,7 +475,7 @@ def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
             return
         if core.transactions is not None:
             with suppress(TidelogError, TimeoutError):
-                thread.run(core.close(), _LAST_WAIT_S)  # aborts what nobody has committed
+                thread.run(core.close(_LAST_WAIT_S))  # aborts what nobody has committed
             return
         until = time.monotonic() + _LAST_WAIT_S
         batches = core.accumulator.seal_all()
@@ -476,6 +487,8 @@ def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
                 "%d records were not acknowledged when their producer was dropped: call flush() or close() first",
                 lost,
             )
+        if (failed := core.failures.take()) is not None:
+            _log.error("%s", failed)
     finally:
         drop(thread, core)
 

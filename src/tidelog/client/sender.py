@@ -25,6 +25,7 @@ from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.batch import Batch
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
+from tidelog.client.failures import Failures
 from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.settings import ProducerSettings
 from tidelog.client.transactions import Transactions
@@ -106,6 +107,7 @@ class Sender:
         if settings.transactional_id:
             self.transactions = Transactions(cluster, settings, self._renumber)
         self._adding_partitions = False
+        self.failures = Failures()
         self._closed = False
         self._task = asyncio.ensure_future(self._run())
 
@@ -125,10 +127,15 @@ class Sender:
         await asyncio.gather(self._task, *self._background, return_exceptions=True)
         self._accumulator.close()
         for batch in list(self._accumulator.pending):
-            self._finish(
-                batch,
-                error=NetworkException("the producer was closed before this was acknowledged"),
-            )
+            for leaf in batch.leaves():
+                if not leaf.done:
+                    self._finish(leaf, error=self._not_acknowledged(leaf))
+        self.failures.close()
+
+    def _not_acknowledged(self, batch: Batch) -> NetworkException:
+        return NetworkException(
+            f"the producer was closed before {batch.partition} acknowledged this"
+        )
 
     async def _run(self) -> None:
         while True:
@@ -404,10 +411,11 @@ class Sender:
         queue = self._accumulator.queues[batch.partition]
         if batch in queue.in_flight:
             queue.in_flight.remove(batch)
-        try:
-            batch.finish(base_offset, log_append_time, error)
-        except Exception:  # noqa: BLE001 - a user's callback; it must not harm the other batches
-            _log.exception("a delivery callback failed")
+        # What goes wrong in a transaction is told by whoever ends it.
+        if error is not None and batch.watched and self.transactions is None:
+            count = batch.count if batch.sealed else batch.draft.count
+            batch.failed = self.failures.note(batch.partition, error, count)
+        batch.finish(base_offset, log_append_time, error)
         if error is None and self._delivered is not None:
             self._delivered(batch)
         self._accumulator.release(batch)

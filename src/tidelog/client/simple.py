@@ -73,7 +73,11 @@ class AsyncSimpleConsumer(Closing):
             found[time] = (await find_offsets(self._cluster, {tp: LATEST}))[tp].offset
         return sorted(set(found.values()), reverse=True)[:max_num_offsets]
 
-    async def close(self) -> None:
+    async def finish(self) -> None:
+        """Nothing is left open."""
+
+    async def let_go(self) -> None:
+        """Close the connections."""
         await self._cluster.close()
 
     def abandon(self) -> None:
