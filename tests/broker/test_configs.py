@@ -12,9 +12,10 @@ from tidelog.broker.configs import (
     Source,
     decide,
     describe,
+    in_force,
 )
 from tidelog.broker.settings import BrokerSettings
-from tidelog.cluster.image import BROKER, TOPIC, Image
+from tidelog.cluster.image import BROKER, CLUSTER, MIN_IN_SYNC, TOPIC, Image
 from tidelog.cluster.metadata import BrokerRecord, ConfigRecord, PartitionRecord, TopicRecord
 from tidelog.errors import (
     InvalidConfig,
@@ -158,3 +159,30 @@ def test_a_broker_changes_only_what_is_dynamic():
         alter(image(), Change("log.dirs", Operation.SET, "x"), kind=kind, name="0")
     with pytest.raises(InvalidConfig):
         alter(image(), Change("log.retention.ms", Operation.SET, "x"), kind=kind, name="")
+
+
+def test_what_all_brokers_share_is_none_of_a_single_broker():
+    now = image(
+        ConfigRecord(CLUSTER, "", MIN_IN_SYNC, "2"), ConfigRecord(BROKER, "0", MIN_IN_SYNC, "7")
+    )
+    assert in_force(SETTINGS, now, 0).log.min_insync_replicas == 2
+    found = {each.name: each for each in describe(now, SETTINGS, 0, ResourceType.TOPIC, "t")}
+    assert [(each.value, each.source) for each in found[MIN_IN_SYNC].synonyms] == [
+        ("2", Source.DYNAMIC_DEFAULT_BROKER),
+        ("1", Source.DEFAULT),
+    ]
+    change = Change(MIN_IN_SYNC, Operation.SET, "3")
+    with pytest.raises(InvalidConfig, match="holds for all brokers"):
+        alter(image(), change, kind=ResourceType.BROKER, name="0")
+    now = alter(
+        now, Change(MIN_IN_SYNC, Operation.DELETE, None), kind=ResourceType.BROKER, name="0"
+    )
+    now = alter(now, change, kind=ResourceType.BROKER, name="")
+    assert in_force(SETTINGS, now, 0).log.min_insync_replicas == 3
+
+
+def test_a_value_that_the_file_has_as_well_has_the_files_source():
+    settings = BrokerSettings.load({MIN_IN_SYNC: "2"})
+    now = image(ConfigRecord(CLUSTER, "", MIN_IN_SYNC, "2"))
+    found = {each.name: each for each in describe(now, settings, 0, ResourceType.BROKER, "0")}
+    assert found[MIN_IN_SYNC].source == Source.STATIC_BROKER

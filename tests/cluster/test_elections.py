@@ -355,19 +355,54 @@ def test_a_leader_that_leaves_the_isr_leads_no_longer():
     [record], (after,) = isr.alter(world.image, 2, epoch, [change(world, isr=(3, 4))])
     assert (after.leader, after.isr, after.leader_epoch) == (3, (3, 4), before.leader_epoch + 1)
     assert (record.leader, record.isr) == (3, (3, 4))
-    # However few are left: what lies on its disk is not to be counted on.
-    [record] = with_eligible(world.image, [record], lambda _: 3)
+
+
+def with_min_in_sync(world: World, least: int) -> None:
+    world.apply([ConfigRecord("cluster", "", "min.insync.replicas", str(least))])
+
+
+@pytest.mark.parametrize("leaver", [2, 3], ids=["leader", "follower"])
+def test_a_full_disk_is_not_left_where_too_few_would_remain(leaver):
+    """What it has may be the last whole copy."""
+    world = World()
+    with_min_in_sync(world, 3)
+    epoch = world.image.brokers[leaver].epoch
+    rest = tuple(each for each in (2, 3, 4) if each != leaver)
+    records, (outcome,) = isr.alter(world.image, leaver, epoch, [change(world, isr=rest)])
+    assert isinstance(outcome, IneligibleReplica)
+    assert records == []
+
+
+@pytest.mark.parametrize("leaver", [2, 3], ids=["leader", "follower"])
+def test_a_disk_that_is_gone_is_left_however_few_remain_and_is_not_counted_on(leaver):
+    world = World()
+    with_min_in_sync(world, 3)
+    epoch = world.image.brokers[leaver].epoch
+    rest = tuple(each for each in (2, 3, 4) if each != leaver)
+    wanted = change(world, isr=rest, for_good=True)
+    records, (after,) = isr.alter(world.image, leaver, epoch, [wanted])
+    assert after.isr == rest
+    assert after.leader == rest[0]
+    [record] = with_eligible(world.image, records)
     assert record.eligible == ()
+
+
+def test_a_leader_leaves_those_out_whom_it_has_not_heard():
+    world = World()
+    epoch = world.image.brokers[2].epoch
+    _, (after,) = isr.alter(world.image, 2, epoch, [change(world, isr=(4,))])
+    assert (after.leader, after.isr) == (4, (4,))
+    with_min_in_sync(world, 2)
+    _, (outcome,) = isr.alter(world.image, 2, epoch, [change(world, isr=(4,))])
+    assert isinstance(outcome, IneligibleReplica)
 
 
 def test_a_follower_may_leave_the_isr_and_nothing_else():
     world = World()
     before = state_of(world)
     epoch = world.image.brokers[3].epoch
-    [record], (after,) = isr.alter(world.image, 3, epoch, [change(world, isr=(2, 4))])
+    _, (after,) = isr.alter(world.image, 3, epoch, [change(world, isr=(2, 4))])
     assert (after.leader, after.isr, after.leader_epoch) == (2, (2, 4), before.leader_epoch)
-    [record] = with_eligible(world.image, [record], lambda _: 3)
-    assert record.eligible == ()
     for wanted in ((2,), (2, 3), (), (4,)):
         _, (outcome,) = isr.alter(world.image, 3, epoch, [change(world, isr=wanted)])
         assert isinstance(outcome, InvalidRequest), wanted

@@ -23,10 +23,11 @@ class World:
     def __init__(self) -> None:
         records: list[Record] = [BrokerRecord(each, (), None, f"life-{each}") for each in (1, 2, 3)]
         records += [TopicRecord("t", ID), PartitionRecord(ID, 0, (1, 2, 3), (1, 2, 3), 1)]
+        records += [ConfigRecord("cluster", "", "min.insync.replicas", "2")]
         self.image = Image().apply(records, 1)[0]
 
     def do(self, *records: Record) -> PartitionState:
-        told = with_eligible(self.image, records, lambda _: 2)
+        told = with_eligible(self.image, records)
         self.image = self.image.apply(told, self.image.number + 1)[0]
         return self.image.topics["t"].partitions[0]
 

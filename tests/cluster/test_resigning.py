@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from tidelog.cluster import resigning as resigning_module
 from tidelog.cluster.image import Broker, Image, PartitionState, Topic
 from tidelog.cluster.resigning import Resigning
 from tidelog.errors import InvalidUpdateVersion, NotController
@@ -13,12 +14,13 @@ from tidelog.testing.manual_clock import ManualClock
 ID = UUID(int=3)
 
 
-def image(leader=1, isr=(1, 2, 3), live=(1, 2, 3), partition_epoch=5) -> Image:
+def image(leader=1, isr=(1, 2, 3), live=(1, 2, 3), partition_epoch=5, least="1") -> Image:
     state = PartitionState(leader, 4, partition_epoch, (1, 2, 3), isr)
     return Image(
         brokers={each: Broker(each, 10 + each, (), None) for each in live},
         topics={"t": Topic("t", ID, (state,))},
         topic_names={ID: "t"},
+        configs={("cluster", ""): {"min.insync.replicas": least}},
     )
 
 
@@ -29,7 +31,10 @@ class Rig:
         self.image = image()
         self.clock = ManualClock()
         self.asked: asyncio.Queue = asyncio.Queue()
-        self.resigning = Resigning(1, lambda: self.image, self.alter, self.clock)
+        self.heard = {2, 3}
+        self.resigning = Resigning(
+            1, lambda: self.image, self.alter, self.clock, lambda *_: self.heard
+        )
 
     async def alter(self, changes):
         answer = asyncio.get_running_loop().create_future()
@@ -95,8 +100,24 @@ async def test_it_goes_round_only_once_in_a_while(rig):
 
 @pytest.mark.parametrize(
     "now",
-    [image(leader=2, isr=(2, 3)), image(isr=(1,)), image(live=(1,)), Image()],
-    ids=["not in sync", "alone in sync", "the others are gone", "deleted"],
+    [
+        image(leader=2, isr=(2, 3)),
+        image(isr=(1,)),
+        image(live=(1,)),
+        image(isr=(1, 2), least="2"),
+        image(isr=(1, 2, 3), live=(1, 2), least="2"),
+        image(leader=2, isr=(1, 2), least="2"),
+        Image(),
+    ],
+    ids=[
+        "not in sync",
+        "alone in sync",
+        "the others are gone",
+        "too few others",
+        "too few others live",
+        "a follower with too few others",
+        "deleted",
+    ],
 )
 async def test_nobody_is_asked_where_it_would_not_help(rig, now):
     rig.image = now
@@ -126,3 +147,41 @@ async def test_a_disk_that_is_gone_is_left_as_soon_as_somebody_is_in_sync(rig):
     assert (change.partition_epoch, change.isr) == (7, (2,))
     answer.set_result(handed_on(rig))
     assert await rig.quiet()
+
+
+async def test_a_full_disk_is_handed_on_to_those_who_have_fetched_since(rig, monkeypatch):
+    monkeypatch.setattr(resigning_module, "_PAUSE_S", 0.0)
+    rig.image = image(least="2")
+    rig.heard = {3}  # broker 2 has a session, and may be dead
+    rig.resigning.begin(ID, 0)
+    assert await rig.quiet()
+    rig.heard = {2, 3}
+    change, _ = await rig.next()
+    assert (change.isr, change.for_good) == ((2, 3), False)
+
+
+async def test_who_has_not_been_heard_is_left_out(rig):
+    rig.heard = {3}
+    rig.resigning.begin(ID, 0)
+    assert (await rig.next())[0].isr == (3,)
+
+
+async def test_it_is_not_waited_for_ever_to_hear_somebody(rig, monkeypatch):
+    monkeypatch.setattr(resigning_module, "_PAUSE_S", 0.0)
+    rig.heard = set()
+    rig.resigning.begin(ID, 0)
+    assert await rig.quiet()
+    rig.clock.advance(10_000)
+    assert await rig.quiet()
+    rig.heard = {2, 3}
+    assert await rig.quiet(), "the next write that is refused begins anew"
+    rig.resigning.begin(ID, 0)
+    assert (await rig.next())[0].isr == (2, 3)
+
+
+async def test_a_disk_that_is_gone_waits_for_nobody(rig):
+    rig.image = image(least="3")
+    rig.heard = set()
+    rig.resigning.begin(ID, 0, for_good=True)
+    change, _ = await rig.next()
+    assert (change.isr, change.for_good) == ((2, 3), True)

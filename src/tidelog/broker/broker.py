@@ -47,7 +47,7 @@ from tidelog.broker.replication import Replication
 from tidelog.broker.security import BrokerSecurity
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
-from tidelog.cluster.image import BROKER, Delta, Image, Topic
+from tidelog.cluster.image import BROKER, CLUSTER, MIN_IN_SYNC, Delta, Image, Topic
 from tidelog.cluster.metadata import BrokerRecord, MetadataError, Record
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.tail import Tail
@@ -249,6 +249,7 @@ class Broker:
             adopted=lambda image: self._adopted(image, logs),
         )
         boot.note()
+        self._take_settings(services, tail.image)
         replicas.resume(tail.image)
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
         tail.prepare(replicas.prepare)
@@ -530,10 +531,8 @@ class Broker:
     # ------------------------------------------------------------------ while it runs
 
     def _settings_changed(self, services: Services, image: Image, delta: Delta) -> None:
-        if any(kind == BROKER for kind, _ in delta.configs):
-            self._settings = in_force(self._static, image, self._broker_id)
-            services.settings = self._settings
-            services.logs.config = self._settings.log
+        if any(kind in (BROKER, CLUSTER) for kind, _ in delta.configs):
+            self._take_settings(services, image)
             if self._hub is not None:
                 self._hub.set_config(self._settings.network)
             if self._limits is not None:
@@ -541,6 +540,20 @@ class Broker:
             if self._cleaner is not None:
                 self._cleaner.config = self._settings.cleaner
             log.info("the settings of the broker have changed")
+
+    def _take_settings(self, services: Services, image: Image) -> None:
+        """Go by the image's settings; a value of this broker's file that is not the cluster's is told of."""
+        self._settings = in_force(self._static, image, self._broker_id)
+        services.settings = self._settings
+        services.logs.config = self._settings.log
+        file, cluster = self._static.log.min_insync_replicas, image.config((CLUSTER, ""))
+        if cluster.get(MIN_IN_SYNC, str(file)) != str(file):
+            log.warning(
+                "min.insync.replicas=%d of this broker's settings is not in force: it is the same for all brokers, and the "
+                "controller's is %s; give all brokers the same, or set it with `tidelog config set`",
+                file,
+                cluster[MIN_IN_SYNC],
+            )
 
     async def _give_up(self) -> None:
         """A start that failed: let go of what was taken."""

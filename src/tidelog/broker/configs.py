@@ -2,7 +2,8 @@
 
 A value has a source.  From the strongest to the weakest: the topic's own, this broker's dynamic one, the dynamic one of
 all brokers, server.properties (with -X), and the default.  Synonyms are all the sources that have a value for a setting, in
-that order; the first is in force.
+that order; the first is in force.  What all brokers must agree on (`cluster/shared.py`) is none of a single broker's: its dynamic one is
+refused, and the controller's server.properties counts for all.
 
 Decisions are pure: they take the image and return records; the controller appends them.
 """
@@ -13,8 +14,9 @@ from typing import NamedTuple
 
 from tidelog.broker.context import Context, Services
 from tidelog.broker.settings import BrokerSettings, declarations
-from tidelog.cluster.image import BROKER, TOPIC, Image, Resource
+from tidelog.cluster.image import BROKER, CLUSTER, TOPIC, Image, Resource
 from tidelog.cluster.metadata import ConfigRecord, Record
+from tidelog.cluster.shared import SHARED
 from tidelog.dataclass import dataclass
 from tidelog.errors import (
     InvalidConfig,
@@ -216,7 +218,12 @@ def check_topic_settings(settings: BrokerSettings, values: Mapping[str, str]) ->
 
 def in_force(settings: BrokerSettings, image: Image, broker_id: int) -> BrokerSettings:
     """The broker's settings with the dynamic ones of the image over them."""
-    return settings.changed(image.config((BROKER, "")), image.config((BROKER, str(broker_id))))
+    own = image.config((BROKER, str(broker_id)))
+    return settings.changed(
+        image.config((CLUSTER, "")),
+        image.config((BROKER, "")),
+        {name: value for name, value in own.items() if name not in SHARED},
+    )
 
 
 def _describe_all_brokers(image: Image) -> list[Described]:
@@ -248,11 +255,17 @@ def _describe_broker(image: Image, settings: BrokerSettings, broker_id: int) -> 
 def _broker_synonyms(
     image: Image, settings: BrokerSettings, broker_id: int, each: Declared
 ) -> tuple[Synonym, ...]:
-    tables = (
-        (image.config((BROKER, str(broker_id))), Source.DYNAMIC_BROKER),
-        (image.config((BROKER, "")), Source.DYNAMIC_DEFAULT_BROKER),
-        (settings.properties, Source.STATIC_BROKER),
-    )
+    alone = (image.config((BROKER, str(broker_id))), Source.DYNAMIC_BROKER)
+    everybodys = (image.config((BROKER, "")), Source.DYNAMIC_DEFAULT_BROKER)
+    file = (settings.properties, Source.STATIC_BROKER)
+    tables: tuple[tuple[Mapping[str, str], Source], ...] = (alone, everybodys, file)
+    if each.spec.name in SHARED:
+        value = image.config((CLUSTER, "")).get(each.spec.name)
+        file_value = settings.properties.get(each.spec.name, text_of(each.default))
+        tables = (everybodys, file)
+        if value not in (None, file_value):  # the controller's, not this one's, is in force
+            controllers = (image.config((CLUSTER, "")), Source.DYNAMIC_DEFAULT_BROKER)
+            tables = (everybodys, controllers, file)
     factors = {each.spec.name: 1, **each.spec.also}
     found = []
     for table, source in tables:
@@ -281,6 +294,11 @@ def _alter_one(
         if change.key not in kinds:
             raise InvalidConfig(f"{change.key} is not a {resource[0]} setting")
         _apply(after, change, kinds[change.key])
+    if resource[0] == BROKER and resource[1] and SHARED & after.keys() - before.keys():
+        raise InvalidConfig(
+            f"{', '.join(sorted(SHARED & after.keys()))} holds for all brokers alike: "
+            "set it for all of them, or for a topic"
+        )
     if resource[0] == TOPIC:
         check_topic_settings(settings, after)
     else:

@@ -27,7 +27,7 @@ from tidelog.clock import Clock
 from tidelog.cluster.control import Control
 from tidelog.cluster.controller import Controller
 from tidelog.cluster.election_news import Elections
-from tidelog.cluster.image import Image
+from tidelog.cluster.image import MIN_IN_SYNC, Image
 from tidelog.cluster.membership import Membership
 from tidelog.cluster.metadata import BrokerRecord, Record, topic_id_text
 from tidelog.cluster.tail import Tail
@@ -67,6 +67,8 @@ class Member:
         self._random = random
         broker = settings().broker
         self._broker_id = broker.broker_id
+        given = settings().changed()  # as the settings file has them
+        self._shared = {MIN_IN_SYNC: str(given.log.min_insync_replicas)}
         self.elections = Elections()
         """Those that this broker held as the controller."""
         self._members = Membership(
@@ -170,7 +172,7 @@ class Member:
             check_config=check,
             new_id=lambda: new_topic_id(self._random),
             unclean=settings.log.unclean_leader_election,
-            min_in_sync=settings.log.min_insync_replicas,
+            shared=self._shared,
         )
 
     def _automatic(self, name: str) -> NewTopic:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from tidelog.broker.replication import Replication
-from tidelog.cluster.image import BROKER, TOPIC, Delta, Image, PartitionState, Topic
+from tidelog.cluster.image import BROKER, CLUSTER, TOPIC, Delta, Image, PartitionState, Topic
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.errors import (
@@ -110,10 +110,12 @@ class Replicas:
         self._image = image
         for topic in delta.deleted:
             self._delete(topic)
+        self._configure(
+            image, delta
+        )  # a smaller ISR must not commit by an older min.insync.replicas
         for topic, indexes in _new_partitions(image, delta):
             self._host(image, topic, indexes)
         self._logs.sync_directories()
-        self._configure(image, delta)
 
     def topic_config(self, image: Image, topic: str) -> LogConfig:
         """The settings of a topic's logs."""
@@ -223,7 +225,7 @@ class Replicas:
 
     def _configure(self, image: Image, delta: Delta) -> None:
         """Give logs their new settings; a change of the broker's reaches every topic."""
-        if any(kind == BROKER for kind, _ in delta.configs):
+        if any(kind in (BROKER, CLUSTER) for kind, _ in delta.configs):
             changed = set(image.topics)
         else:
             changed = {name for kind, name in delta.configs if kind == TOPIC}

@@ -1,6 +1,6 @@
 """Replication, put together: what partitions need of their broker, the fetchers, and the keeper of ISRs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from random import Random
 
 from tidelog.broker.background import Background
@@ -9,9 +9,10 @@ from tidelog.clock import Clock
 from tidelog.cluster.fetcher import Fetchers
 from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
+from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
-from tidelog.cluster.resigning import Resigning
+from tidelog.cluster.resigning import Place, Resigning
 from tidelog.cluster.surroundings import Surroundings
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
@@ -51,7 +52,13 @@ class Replication:
         self.in_sync = InSync(
             partitions, alter, clock, random, max_lag_ms, lambda each: self._eligible(each, -1)
         )
-        self.resigning = Resigning(broker_id, image, alter, clock)
+
+        def heard_since(place: Place, since: float) -> Set[int]:
+            name = image().topic_names.get(place[0], "")
+            partition = partitions.maybe_get(name, place[1])
+            return frozenset() if partition is None else _heard_since(partition, int(since * 1000))
+
+        self.resigning = Resigning(broker_id, image, alter, clock, heard_since)
         self.surroundings = Surroundings(
             broker_id=broker_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
@@ -104,3 +111,13 @@ class Replication:
     def _own_epoch(self) -> int:
         own = self._image().brokers.get(self._broker_id)
         return -1 if own is None else own.epoch
+
+
+def _heard_since(partition: Partition, then_ms: int) -> frozenset[int]:
+    """The followers that have fetched since."""
+    for watcher in list(partition.replica_watchers):
+        watcher.settled(
+            partition
+        )  # a session makes up for the fetches of a partition that is parked
+    followers = {} if partition.followers is None else partition.followers.by_id
+    return frozenset(each.broker_id for each in followers.values() if each.fetched_ms > then_ms)

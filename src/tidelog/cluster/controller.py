@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tidelog.cluster import elections, isr, metadata, reassignment, registration, topics
 from tidelog.cluster.election_news import Elections, elected, tell
-from tidelog.cluster.eligible import MinInSync, with_eligible
+from tidelog.cluster.eligible import with_eligible
 from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.metadata import (
@@ -26,6 +26,7 @@ from tidelog.cluster.metadata import (
     Record,
 )
 from tidelog.cluster.reassignment import Move
+from tidelog.cluster.shared import shared_settings
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
 from tidelog.errors import (
@@ -116,9 +117,13 @@ class Controller:
         begun = asyncio.get_running_loop().time()
         try:
             image = await self._view.catch_up()
+            shared = shared_settings(image, self._rules().shared)
+            if shared:
+                await self._append(with_eligible(image, shared))
+                image = self.image
             records, outcome = decide(image)
             if records:
-                await self._append(with_eligible(image, records, self._min_in_sync(image)))
+                await self._append(with_eligible(image, records))
                 self._note_elections(image, records, begun)
                 _tell_of_brokers(image, self.image, records)
         except Fenced as error:
@@ -308,10 +313,6 @@ class Controller:
         self._elections.times.add(seconds, len(found))
         self._elections.unclean += sum(each.unclean for each in found)
         tell(found)
-
-    def _min_in_sync(self, image: Image) -> MinInSync:
-        rules = self._rules()
-        return lambda topic: topics.min_in_sync(image, topic, rules)
 
     def _unclean(self, image: Image) -> elections.Unclean:
         rules = self._rules()

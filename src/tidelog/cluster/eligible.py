@@ -4,23 +4,18 @@ While fewer replicas are in sync than min.insync.replicas asks for, nothing is c
 began, or later, has missed nothing that counts.  They matter when the last in-sync replica turns out to have lost
 records: then these lead, and it has to follow.
 
-`min.insync.replicas` must be the same for the controller and for the leaders; when it changes, nobody is eligible.
+`min.insync.replicas` is the same for the controller and for the leaders (`shared.py`); when it changes, nobody is eligible.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from tidelog.cluster.image import TOPIC, Image, PartitionState, changed
+from tidelog.cluster.image import MIN_IN_SYNC, TOPIC, Image, PartitionState, changed
 from tidelog.cluster.metadata import ConfigRecord, PartitionChangeRecord, Record
 
-MIN_IN_SYNC = "min.insync.replicas"
 
-MinInSync = Callable[[str], int]
-"""How many replicas of a topic must be in sync before anything is committed."""
-
-
-def with_eligible(image: Image, records: Iterable[Record], min_in_sync: MinInSync) -> list[Record]:
+def with_eligible(image: Image, records: Iterable[Record]) -> list[Record]:
     """The same records, and what they mean for who is eligible."""
     states: dict[tuple[UUID, int], PartitionState] = {}
     told: list[Record] = []
@@ -29,7 +24,7 @@ def with_eligible(image: Image, records: Iterable[Record], min_in_sync: MinInSyn
             key = (record.topic_id, record.index)
             state = states.get(key) or image.maybe_partition(*key)
             if state is not None:
-                needed = min_in_sync(image.topic_names[record.topic_id])
+                needed = image.min_in_sync(image.topic_names[record.topic_id])
                 record = _with_eligible(state, record, needed)
                 states[key] = changed(state, record)
         told.append(record)

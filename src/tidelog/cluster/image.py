@@ -33,9 +33,13 @@ from tidelog.dataclass import dataclass
 NO_LEADER = -1
 TOPIC = "topic"
 BROKER = "broker"
+CLUSTER = "cluster"
 
 Resource = tuple[str, str]
-"""What settings belong to: (`topic`, name), (`broker`, id) or (`broker`, "") for all brokers."""
+"""What settings belong to: (`topic`, name), (`broker`, id), (`broker`, "") for all brokers, or (`cluster`, "") for what the
+controller takes from its own settings file, for all (`shared.py`)."""
+
+MIN_IN_SYNC = "min.insync.replicas"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -151,6 +155,18 @@ class Image:
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         return self.config((TOPIC, name))
+
+    def min_in_sync(self, topic: str) -> int:
+        """min.insync.replicas of a topic, the same for the controller and for every leader (`shared.py`)."""
+        for resource in ((TOPIC, topic), (BROKER, ""), (CLUSTER, "")):
+            value = self.config(resource).get(MIN_IN_SYNC)
+            if value is not None:
+                return int(value)
+        return 1
+
+    def needed_in_sync(self, topic_id: UUID, state: PartitionState) -> int:
+        """How many replicas of a partition must be in sync before anything is committed."""
+        return min(self.min_in_sync(self.topic_names[topic_id]), len(state.replicas))
 
     def partition_count(self, topic: str) -> int:
         """0 for a topic that does not exist."""

@@ -37,6 +37,8 @@ class IsrChange:
 
     A member that has restarted since is refused: it may have lost what it had.
     """
+    for_good: bool = False
+    """The one who asks leaves, and what it had is gone.  Else its disk is only full, and it has all that it had."""
 
 
 def alter(
@@ -71,14 +73,14 @@ def _altered(
         raise FencedLeaderEpoch
     if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
         raise NotController("the leader knows more than this controller")
-    leaves = broker_id in state.isr and set(change.isr) == set(state.isr) - {broker_id}
+    leaves = _leaves(state, broker_id, change)
     if state.leader != broker_id and not leaves:
         raise InvalidRequest(f"broker {broker_id} does not lead the partition")
     if change.isr and sorted(change.isr) == sorted(state.isr):
         return None, state  # asked again, because the first answer was lost
     if change.partition_epoch < state.partition_epoch:
         raise InvalidUpdateVersion
-    if leaves and change.isr:
+    if leaves:
         return _left(image, state, broker_id, change)
     _check_members(image, state, broker_id, change)
     wanted = tuple(each for each in state.replicas if each in change.isr)
@@ -87,23 +89,40 @@ def _altered(
     return record, changed(state, record)
 
 
+def _leaves(state: PartitionState, broker_id: int, change: IsrChange) -> bool:
+    """Whether the one who asks wants to be in sync no longer; a leader may leave out others that it has not heard."""
+    others = set(state.isr) - {broker_id}
+    if broker_id not in state.isr or not change.isr:
+        return False
+    return set(change.isr) == others or (
+        state.leader == broker_id and set(change.isr) < others and not change.for_good
+    )
+
+
 def _left(
     image: Image, state: PartitionState, broker_id: int, change: IsrChange
 ) -> tuple[PartitionChangeRecord, PartitionState]:
     """A replica whose disk refuses it leaves the ISR; if it led, another of those that are in it does."""
-    wanted = tuple(each for each in state.isr if each != broker_id)
+    wanted = tuple(each for each in state.isr if each in change.isr)
+    live = image.live_brokers
+    needed = image.needed_in_sync(change.topic_id, state)
+    if not change.for_good and len(live.intersection(wanted)) < needed:
+        # It has every committed record, and too few others have shown that they do.
+        raise IneligibleReplica(
+            f"of the other replicas in sync, {list(wanted)}, fewer than {needed} are live"
+        )
     leader = state.leader
     if leader == broker_id:
-        leader = best_leader(replace(state, isr=wanted), image.live_brokers)
-    if leader not in image.live_brokers:
+        leader = best_leader(replace(state, isr=wanted), live)
+    if leader not in live:
         raise IneligibleReplica("none of the other replicas in sync is live")
     record = PartitionChangeRecord(
         change.topic_id,
         change.index,
         leader=None if leader == state.leader else leader,
         isr=wanted,
-        # What is on that disk cannot be counted on: it must not come to lead for having been in sync.
-        eligible=state.eligible,
+        # What is on a disk that is gone cannot be counted on: it must not come to lead for having been in sync.
+        eligible=state.eligible if change.for_good else None,
     )
     return record, changed(state, record)
 

@@ -54,6 +54,8 @@ from tidelog.protocol.messages.envelope import (
 from tidelog.protocol.schema import Request, Response
 
 _PRINCIPAL_VERSION = b"\0\0"
+_LOST = 1
+"""As Kafka's "recovering" (KIP-704), of who leaves: what it had is gone."""
 
 
 class RemoteController:
@@ -171,10 +173,8 @@ class RemoteController:
         )
         answer = cast(AlterPartitionResponse, await self._ask(request))
         _check(answer.error_code)
-        if any(self._is_moving(each) for each in changes):
-            await (
-                self._tail.catch_up()
-            )  # the answer does not tell who holds the partition afterwards
+        if any(self._needs_the_image(each) for each in changes):
+            await self._tail.catch_up()
         told = {
             (topic.topic_id, each.partition_index): each
             for topic in answer.topics
@@ -204,11 +204,19 @@ class RemoteController:
                 BrokerState(broker_id=each, broker_epoch=epochs.get(each, -1))
                 for each in change.isr
             ],
+            leader_recovery_state=_LOST if change.for_good else 0,
         )
 
-    def _is_moving(self, change: IsrChange) -> bool:
+    def _needs_the_image(self, change: IsrChange) -> bool:
+        """Whether the answer alone would mislead.
+
+        It does not tell who holds the partition after a reassignment.  And a leader that commits with fewer must know of every
+        min.insync.replicas by which the controller decided who is eligible.
+        """
         state = self._tail.image.maybe_partition(change.topic_id, change.index)
-        return state is not None and bool(state.adding or state.removing)
+        return state is not None and (
+            bool(state.adding or state.removing) or len(change.isr) < len(state.isr)
+        )
 
     def _outcome(
         self, change: IsrChange, told: AlterPartitionResponsePartitionData | None

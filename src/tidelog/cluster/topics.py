@@ -71,8 +71,8 @@ class Rules:
     new_id: Callable[[], UUID]
     unclean: bool = False
     """unclean.leader.election.enable"""
-    min_in_sync: int = 1
-    """min.insync.replicas"""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Settings that hold for all brokers, as this one's file has them (`shared.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +158,6 @@ def may_be_unclean(image: Image, topic: str, rules: Rules) -> bool:
     """Whether the topic would rather lose records than have no leader."""
     own = image.topic_config(topic).get("unclean.leader.election.enable")
     return rules.unclean if own is None else own.lower() == "true"
-
-
-def min_in_sync(image: Image, topic: str, rules: Rules) -> int:
-    """How many replicas of the topic must be in sync before anything is committed."""
-    own = image.topic_config(topic).get("min.insync.replicas")
-    return rules.min_in_sync if own is None else int(own)
 
 
 def _check_new_name(name: str, image: Image, folded: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """AlterPartition (56): a leader changes the in-sync replicas of its partitions, through the controller.
 
 Versions: 2 topic ids (KIP-841); 3 the epochs of the replicas, so that one that has restarted does not slip in (KIP-903).
-Absent: the recovery state of leaders that were elected uncleanly (KIP-704).
+Absent: the recovery state of leaders that were elected uncleanly (KIP-704); from a replica that leaves the ISR it means that its disk is gone.
 """
 
 from uuid import UUID
@@ -53,6 +53,7 @@ def _change(topic_id: UUID, wanted: PartitionData) -> IsrChange:
         wanted.partition_epoch,
         tuple(wanted.new_isr) or tuple(each.broker_id for each in members),
         tuple(each.broker_epoch for each in members),
+        for_good=wanted.leader_recovery_state != 0,
     )
 
 

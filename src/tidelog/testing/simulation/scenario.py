@@ -10,7 +10,8 @@
 
 A line is a time in seconds and what happens then: kill, power, stop, start, pause or resume a broker; cut or heal links;
 slow a link (`slow b1>b2 500`, in ms); break the connections from one host to another; step a clock (`clock b1 -60000`);
-lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it;
+lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it; change its settings file
+(`set b1 min.insync.replicas=1`, which counts from its next start);
 replace a client; `grow`, `elect`, `move t-0 3,1,2`, `create s0 3`, `delete s0`.  At the end everything is mended and judged.
 """
 
@@ -112,6 +113,11 @@ class Director:
         for file in files:
             self.node(host).disk.remove(f"/{host}/{file}")
 
+    def set(self, host: str, *settings: str) -> None:
+        for each in settings:
+            name, _, value = each.partition("=")
+            self.node(host).settings[name] = value
+
     def clock(self, host: str, ms: str) -> None:
         self.node(host).clock.off_ms += int(ms)
 
@@ -134,6 +140,7 @@ _ACTIONS: dict[str, Callable[..., Any]] = {
     "lose": Director.lose,
     "fill": lambda director, host: director.node(host).disk.fill(),
     "free": lambda director, host: director.node(host).disk.free(),
+    "set": Director.set,
     "clock": Director.clock,
     "replace": lambda director, role: director.workload.replace(role),
     "grow": lambda director: director.administrator.grow(),
