@@ -5,6 +5,7 @@ It may be put over a directory that another one has left behind, at whatever mom
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ FIRST_IDS = itertools.count(1000, 1000)
 class TransactionRig(HotPath):
     """Topic `events` with two partitions; internal topics come when they are needed.
 
-    By default one broker leads everything; `leaders` may say otherwise by topic, and `peers` leads to the others.
+    By default one broker leads everything; `leaders` may say otherwise by topic, or by topic and index, and `peers` leads
+    to the others.
     """
 
     def __init__(
@@ -58,15 +60,18 @@ class TransactionRig(HotPath):
         directory: Path,
         *,
         broker_id: int = 1,
-        leaders: dict[str, int] | None = None,
+        leaders: Mapping[str | tuple[str, int], int] | None = None,
         peers: Any = None,
         **config: Any,
     ) -> None:
         self.broker_id = broker_id
         self.leaders = leaders or {}
-        super().__init__(directory, partitions=2 if self.leads("events") else 0, **config)
+        super().__init__(directory, partitions=0, **config)
+        for index in range(2):
+            if self.leads("events", index):
+                self.add("events", index, TOPIC_ID, **config)
         self.config = config
-        states = (self._state("events"),) * 2
+        states = tuple(self._state("events", index) for index in range(2))
         self.image = Image(
             number=1,
             brokers={
@@ -124,21 +129,26 @@ class TransactionRig(HotPath):
         for _ in range(50):
             await asyncio.sleep(0)
 
-    def leads(self, topic: str) -> bool:
-        return self.leaders.get(topic, 1) == self.broker_id
+    def leads(self, topic: str, index: int) -> bool:
+        return self._leader(topic, index) == self.broker_id
 
-    def _state(self, topic: str) -> PartitionState:
-        return replace(STATE, leader=self.leaders.get(topic, 1))
+    def _leader(self, topic: str, index: int) -> int:
+        return self.leaders.get((topic, index), self.leaders.get(topic, 1))
+
+    def _state(self, topic: str, index: int) -> PartitionState:
+        return replace(STATE, leader=self._leader(topic, index))
 
     async def _make_topic(self, name: str) -> None:
         self._open(name)
 
     def _open(self, name: str) -> None:
-        topic = Topic(name, INTERNAL[name], (self._state(name),) * SHARDS)
+        states = tuple(self._state(name, index) for index in range(SHARDS))
+        topic = Topic(name, INTERNAL[name], states)
         topics = {**self.image.topics, name: topic}
         self.image = replace(self.image, number=self.image.number + 1, topics=topics)
-        for index in range(SHARDS if self.leads(name) else 0):
-            self.add(name, index, INTERNAL[name], 0, **self.config)
+        for index in range(SHARDS):
+            if self.leads(name, index):
+                self.add(name, index, INTERNAL[name], 0, **self.config)
 
     # ------------------------------------------------------------------ what a producer asks
 

@@ -23,7 +23,6 @@ from tidelog.errors import (
     NotCoordinator,
     NotEnoughReplicas,
     ProducerFenced,
-    ProtocolError,
     RequestTimedOut,
     TransactionAbortable,
     TransactionalIdAuthorizationFailed,
@@ -59,7 +58,7 @@ def enter(
 ) -> "asyncio.Future[None] | None":
     """Have the transactional batches let into their producer's transaction.
 
-    None when they may be appended; else what to wait for before asking again.
+    None when they may be appended; else what to wait for before that, in bounded time.
     """
     producer: Identity | None = None
     places: set[tuple[str, int]] = set()
@@ -86,37 +85,51 @@ def enter(
 def answer_in_turn(
     turns: Turns,
     transactional_id: str,
-    enter_again: "Callable[[], asyncio.Future[None] | None]",
+    let_in: "Callable[[], asyncio.Future[None] | None]",
     write: Callable[[], Answer],
     refuse: Callable[[KafkaError], Answer],
+    *,
+    waiting: "asyncio.Future[None] | None",
 ) -> Deferred:
     """Answer when the batches have been let in, and after all that came before them were written.
 
-    Requests of one producer are pipelined, and their sequence numbers must not overtake each other.
+    Requests of one producer are pipelined, and their sequence numbers must not overtake each other.  Each step is
+    taken once: its turn comes, it is let in, it is written or refused.  `waiting` is what `let_in` has said already of a
+    request whose turn it is.
     """
     deferred = Deferred(pipelined=True)
     before = turns.get(transactional_id)
     mine = turns[transactional_id] = asyncio.get_running_loop().create_future()
 
-    def go_on(waited: "asyncio.Future[None] | None") -> None:
+    def its_turn(_: object) -> None:
+        attempt(enter_and_write)
+
+    def enter_and_write() -> None:
+        waited = let_in()
+        if waited is None:
+            finish(write())
+        else:
+            waited.add_done_callback(entered)
+
+    def entered(waited: "asyncio.Future[None]") -> None:
+        def write_it() -> None:
+            waited.result()
+            finish(write())
+
+        attempt(write_it)
+
+    def attempt(step: Callable[[], None]) -> None:
+        """However the step ends, whoever comes next is not left waiting."""
         try:
-            if waited is not None:
-                waited.result()
-            waiting = enter_again()
-            if waiting is not None:
-                waiting.add_done_callback(go_on)
-                return
-            answer = write()
-        except ProtocolError as error:
-            finish(error)
+            step()
         except KafkaError as error:
             finish(refuse(told(error)))
         except asyncio.CancelledError:  # what was waited for is given up: the broker stops
             finish(refuse(NotCoordinator()))
-        else:
-            finish(answer)
+        except Exception as error:  # noqa: BLE001  (the root of the request: the connection tells of it, and is closed)
+            finish(error)
 
-    def finish(answer: Answer | ProtocolError) -> None:
+    def finish(answer: Answer | Exception) -> None:
         if turns.get(transactional_id) is mine:
             del turns[transactional_id]
         mine.set_result(None)
@@ -126,10 +139,12 @@ def answer_in_turn(
             assert not isinstance(answer, Awaitable)
             deferred.resolve(answer)
 
-    if before is None:
-        go_on(None)
+    if waiting is not None:
+        waiting.add_done_callback(entered)
+    elif before is not None:
+        before.add_done_callback(its_turn)
     else:
-        before.add_done_callback(go_on)
+        its_turn(None)
     return deferred
 
 

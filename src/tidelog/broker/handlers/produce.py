@@ -142,14 +142,17 @@ def _produce_in_transaction(
         outcomes: Outcomes = [(name, [(each[0], told) for each in parts]) for name, parts in topics]
         return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
 
+    waiting: asyncio.Future[None] | None = None
     try:
-        if transactional_id not in turns and let_in() is None:
-            return write()
+        if transactional_id not in turns:
+            waiting = let_in()
+            if waiting is None:
+                return write()
     except KafkaError as error:
         return refuse(error)
     kept = memoryview(bytearray(frame))  # the frame itself is the network's
     topics = _decode(kept, pos, version)[3]
-    return answer_in_turn(turns, transactional_id, let_in, write, refuse)
+    return answer_in_turn(turns, transactional_id, let_in, write, refuse, waiting=waiting)
 
 
 Decoded = tuple[str | None, int, int, Topics]

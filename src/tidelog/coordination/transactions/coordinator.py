@@ -12,7 +12,7 @@ open transaction (`enter`, `check`), also when its coordinator is another broker
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,9 @@ from tidelog.names import TRANSACTION_STATE
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""How often a transaction may end while its offsets wait to be let in; then the client comes again."""
+"""How often a transaction may end while its batches wait to be let in; then the client comes again."""
+_COMPLETION_MS = 250
+"""How long anybody waits for markers, counted from their beginning: questions of other brokers stand behind one that waits."""
 _RETRY_MS = 500
 """Markers that could not be written are tried again after this."""
 
@@ -93,10 +95,12 @@ class TransactionCoordinator:
         self.timers = Timers(clock, call_later)
         self.turns: dict[str, asyncio.Future[None]] = {}
         """By transactional id: done when the last batch that had to wait to be let in was written."""
+        self._waiting: set[asyncio.Task[None]] = set()
+        """What waits to be let in."""
         self._completing: dict[str, asyncio.Task[None]] = {}
         """By transactional id: who writes its markers."""
         self._first_attempts: dict[str, asyncio.Future[None]] = {}
-        """Done when all markers of an id were tried once: nobody is made to wait for a broken disk."""
+        """Done when all markers of an id were tried once, or that takes long: nobody is made to wait for a broken disk."""
         self._runtime: Runtime[Change] = Runtime(
             make_state=self._make_shard, timers=self.timers, name=TRANSACTION_STATE
         )
@@ -118,7 +122,7 @@ class TransactionCoordinator:
 
     async def stop(self) -> None:
         """Forget everything; what was to be completed is completed at the next start."""
-        tasks = list(self._completing.values())
+        tasks = [*self._completing.values(), *self._waiting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -216,27 +220,30 @@ class TransactionCoordinator:
     ) -> "asyncio.Future[None] | None":
         """Ask for batches of a transaction to be let into these partitions, before they are appended.
 
-        None when `check` may be called; else a future, after which it has to be asked again.  With `joins` the batches
-        bring their partitions with them (KIP-890).
+        None when `check` may be called at once, else a future after which it may.  It ends in bounded time, and nobody
+        needs to ask a second time.  With `joins` the batches bring their partitions with them (KIP-890).
         """
         if not joins and not self._config().partition_verification:
             return None
         index = self._index_of(transactional_id, InvalidProducerIdMapping)
         leader = self._shards.leader_of(index)
-        if leader != self._broker_id:
+        if leader == self._broker_id:
+            return self._join(index, transactional_id, producer, places) if joins else None
+
+        def ask() -> "asyncio.Future[None] | None":
+            leader = self._shards.leader_of(index)
             return self._entries.enter(leader, transactional_id, producer, places, joins=joins)
-        return self._join(index, transactional_id, producer, places) if joins else None
+
+        waiting = ask()
+        return None if waiting is None else self._begin_waiting(_let_in(waiting, ask))
 
     async def entered(
         self, transactional_id: str, producer: Identity, place: Place, *, joins: bool
     ) -> None:
         """As `enter`, for who can wait; raises if the place is not let into the transaction."""
-        for _ in range(_ATTEMPTS):
-            waiting = self.enter(transactional_id, producer, frozenset({place}), joins=joins)
-            if waiting is None:
-                return
+        waiting = self.enter(transactional_id, producer, frozenset({place}), joins=joins)
+        if waiting is not None:
             await waiting
-        raise ConcurrentTransactions
 
     def check(self, transactional_id: str, producer: Identity, place: Place) -> None:
         """Raise unless this partition belongs to the producer's open transaction; at once, for every batch."""
@@ -267,14 +274,17 @@ class TransactionCoordinator:
         known = shard.transactions.get(transactional_id)
         if known is not None and known.state in PREPARED and known.identity == producer:
             # Its previous transaction is decided, and about to be complete.
-            attempt = self._first_attempts.get(transactional_id)
-            if attempt is None:
-                raise ConcurrentTransactions
-            return attempt
+            return self._begin_waiting(self.add_partitions(transactional_id, producer, places))
         _, waiting = self._runtime.write_now(
             index, lambda shard: shard.add(transactional_id, producer, places)
         )
         return waiting
+
+    def _begin_waiting(self, wait: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(wait)
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        return task
 
     def _index_of(self, transactional_id: str, missing: type[KafkaError]) -> int:
         count = self._shards.count
@@ -315,7 +325,7 @@ class TransactionCoordinator:
     # ------------------------------------------------------------------ completion
 
     async def _completion(self, transactional_id: str) -> bool:
-        """Wait until the markers of the id's transaction were tried once; False if that is over already."""
+        """Wait until the markers of the id's transaction were tried once, or that takes long; False if that is over already."""
         attempt = self._first_attempts.get(transactional_id)
         if attempt is None:
             return False
@@ -326,6 +336,8 @@ class TransactionCoordinator:
         loop = asyncio.get_running_loop()
         before = self._completing.get(transactional_id)
         self._first_attempts.setdefault(transactional_id, loop.create_future())
+        slow = ("slow markers", transactional_id)
+        self.timers.schedule(slow, _COMPLETION_MS, lambda: self._attempted(transactional_id))
         task = loop.create_task(self._complete(index, transactional_id, before))
         self._completing[transactional_id] = task
 
@@ -359,6 +371,7 @@ class TransactionCoordinator:
             await self._pause(transactional_id)
 
     def _attempted(self, transactional_id: str) -> None:
+        self.timers.cancel(("slow markers", transactional_id))
         attempt = self._first_attempts.pop(transactional_id, None)
         if attempt is not None and not attempt.done():
             attempt.set_result(None)
@@ -387,3 +400,16 @@ class TransactionCoordinator:
 
         self.timers.schedule(("markers", transactional_id), _RETRY_MS, wake)
         await over
+
+
+async def _let_in(
+    waiting: "asyncio.Future[None]", ask: Callable[[], asyncio.Future[None] | None]
+) -> None:
+    """Wait for an answer; ask again where a marker has made it void, so many times at most."""
+    for _ in range(_ATTEMPTS):
+        await asyncio.shield(waiting)  # others may wait for it, too
+        again = ask()
+        if again is None:
+            return
+        waiting = again
+    raise ConcurrentTransactions

@@ -31,7 +31,8 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
 
 _ENTRIES_MAX = 10_000
 """Granted and not yet used; the oldest is forgotten, and asked for again if its batch comes after all."""
-_PURPOSE = "transactions"
+_PURPOSE = "entries"
+"""A question may wait for markers, so these have a connection of their own: docs/decisions/transactions.md."""
 
 
 class Entries:
@@ -65,27 +66,27 @@ class Entries:
     ) -> "asyncio.Future[None] | None":
         """None if batches may be appended to all these places, else a future after which to ask again.
 
-        The future fails with what the coordinator said.  `joins` puts the places into the transaction; otherwise it is
-        only asked whether they are in it.
+        It is never one that is done, and fails with what the coordinator said of this producer.  `joins` puts the places
+        into the transaction; otherwise it is only asked whether they are in it.
         """
         missing = [place for place in places if not self.may_append(place, producer)]
         if not missing:
             return None
         for place in missing:
-            asked = self._asking.get((place, producer.producer_id))
-            if asked:
-                return asked[-1].answered
+            for asked in self._asking.get((place, producer.producer_id), ()):
+                if asked.producer == producer and not asked.answered.done():
+                    return asked.answered
         question = _Question(
             producer, {place: self._partition(place).leader_epoch for place in missing}
         )
-        for place in missing:
-            self._asking.setdefault((place, producer.producer_id), []).append(question)
         task = asyncio.get_running_loop().create_task(
             self._ask(coordinator, transactional_id, question, joins)
         )
         question.answered = task
+        for place in missing:
+            self._asking.setdefault((place, producer.producer_id), []).append(question)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._end(question, done))
         return task
 
     def ended(self, place: Place, producer_id: int) -> None:
@@ -93,7 +94,7 @@ class Entries:
         key = (place, producer_id)
         self._granted.pop(key, None)
         for question in self._asking.get(key, ()):
-            question.leader_epochs.pop(place, None)
+            question.still_open.pop(place, None)
 
     async def stop(self) -> None:
         """Ask no more."""
@@ -105,30 +106,28 @@ class Entries:
     async def _ask(
         self, coordinator: int, transactional_id: str, question: "_Question", joins: bool
     ) -> None:
-        places = list(question.leader_epochs)
         producer = question.producer
-        request = _request(transactional_id, producer, places, verify_only=not joins)
-        try:
-            answer = await self._peers.ask(coordinator, request, purpose=_PURPOSE)
-        finally:
-            for place in places:
-                self._asked(place, question)
+        request = _request(transactional_id, producer, question.places, verify_only=not joins)
+        answer = await self._peers.ask(coordinator, request, purpose=_PURPOSE)
         told = cast(AddPartitionsToTxnResponse, answer)
         if told.error_code:
             raise error_of(told.error_code)
         codes = _codes(told)
-        for place in places:
+        for place in question.places:
             error = _error(codes.get(place, -1))
             if error is not None:
                 raise error
-        for place, leader_epoch in question.leader_epochs.items():
+        for place, leader_epoch in question.still_open.items():
             self._grant(place, producer, leader_epoch)
 
-    def _asked(self, place: Place, question: "_Question") -> None:
-        key = (place, question.producer.producer_id)
-        self._asking[key].remove(question)
-        if not self._asking[key]:
-            del self._asking[key]
+    def _end(self, question: "_Question", task: "asyncio.Task[None]") -> None:
+        """However the question ended, and be it cancelled before it began: nobody may wait for it any more."""
+        self._tasks.discard(task)
+        for place in question.places:
+            key = (place, question.producer.producer_id)
+            self._asking[key].remove(question)
+            if not self._asking[key]:
+                del self._asking[key]
 
     def _grant(self, place: Place, producer: Identity, leader_epoch: int) -> None:
         if len(self._granted) >= _ENTRIES_MAX:
@@ -137,14 +136,17 @@ class Entries:
 
 
 class _Question:
-    """What a coordinator was asked; a place is taken out when its transaction ends meanwhile."""
+    """What a coordinator is asked: the places are settled when it is made."""
 
-    __slots__ = ("answered", "leader_epochs", "producer")
+    __slots__ = ("answered", "places", "producer", "still_open")
+
+    answered: "asyncio.Task[None]"
 
     def __init__(self, producer: Identity, leader_epochs: dict[Place, int]) -> None:
         self.producer = producer
-        self.leader_epochs = leader_epochs
-        self.answered: asyncio.Task[None] | None = None
+        self.places = tuple(leader_epochs)
+        self.still_open = leader_epochs
+        """Leader epoch of each place whose transaction has not ended since the question was made."""
 
 
 def _is_open(partition: Partition, producer: Identity) -> bool:
@@ -157,7 +159,7 @@ def _is_open(partition: Partition, producer: Identity) -> bool:
 
 
 def _request(
-    transactional_id: str, producer: Identity, places: list[Place], *, verify_only: bool
+    transactional_id: str, producer: Identity, places: Iterable[Place], *, verify_only: bool
 ) -> AddPartitionsToTxnRequest:
     topics: dict[str, list[int]] = {}
     for topic, index in places:

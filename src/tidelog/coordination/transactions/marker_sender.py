@@ -23,7 +23,8 @@ from tidelog.protocol.messages.write_txn_markers import (
 Outcomes = dict[Place, KafkaError | None]
 
 _MARKERS_AT_ONCE = 500
-_PURPOSE = "transactions"
+_PURPOSE = "markers"
+"""Nothing that waits for markers may stand before them: docs/decisions/transactions.md."""
 
 
 class _Wanted(NamedTuple):
