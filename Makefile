@@ -11,6 +11,7 @@
 #   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
+#   make soak     SOAK_TRANSACTIONS (20000) on three real brokers, with our client and Java's, without kills and with them
 #   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, some fifty minutes; writes docs/benchmarks.md.  See benchmarks/README.md
 #   make bench-report ARGS="--scale small"    the same, smaller (some minutes) or larger (--scale full)
 #   make bench-quick    tidelog alone, in under three minutes, with the change since the last run
@@ -23,6 +24,7 @@ ARGS ?=
 PEERS ?= yes
 FUZZ_SECONDS ?= 300
 CHAOS_SECONDS ?= 600
+SOAK_TRANSACTIONS ?= 20000
 SPARK_KILLS ?= 20
 SEEDS ?= 1000
 TEST_SEEDS ?= 200
@@ -34,7 +36,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos clean
+.PHONY: run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos soak clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -96,6 +98,9 @@ simulate: .venv/dev
 chaos: .venv/dev .peers/installed
 	for store in sqlite zookeeper; do \
 	  $(BIN)/python tests/faults/chaos.py --metastore $$store --seconds $(CHAOS_SECONDS) || exit 1; done
+
+soak: .venv/dev
+	$(BIN)/python tests/faults/soak.py --transactions $(SOAK_TRANSACTIONS) $(ARGS)
 
 clean:
 	rm -rf .venv .peers build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
