@@ -7,11 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from tidelog import Admin, Producer
 from tidelog.audit.ledger import Ledger
@@ -113,6 +117,41 @@ def test_a_directory_of_somebody_else(kafka: dict[str, str], topic: str, tmp_pat
         jobs.load([topic], str(tmp_path / "letters"), kafka, format="parquet")
     with pytest.raises(SettingsError, match="'orc' must be one of delta, parquet"):
         jobs.load([topic], str(tmp_path / "new"), kafka, format="orc")
+
+
+# ------------------------------------------------------------------ readers with filters
+
+
+def test_readers_of_the_table_find_the_same_rows_with_filters(
+    fill: Fill, lake: str, kafka: dict[str, str], topic: str, spark: SparkSession
+) -> None:
+    """Statistics of some columns made deltalake's dataset leave out every file when another one was filtered."""
+    fill(range(20), timestamp=HOUR)
+    jobs.load([topic], lake, kafka, decode="json")
+    fill(range(20, 30), timestamp=HOUR + 3_600_000)
+    jobs.load([topic], lake, kafka, decode="json")
+    late = datetime.fromtimestamp(HOUR / 1000 + 3600, UTC)
+    table = DeltaTable(lake)
+    dataset = table.to_pyarrow_dataset()
+    frame = jobs.table(spark, lake)
+    arrow = ds.field
+    for name, count, for_arrow, for_polars, for_sql in [
+        ("partition", 15, arrow("partition") == 1, pl.col("partition") == 1, "partition = 1"),
+        ("offset", 10, arrow("offset") >= 10, pl.col("offset") >= 10, '"offset" >= 10'),
+        ("timestamp", 10, arrow("timestamp") >= late, pl.col("timestamp") >= late, None),
+        ("key", 1, arrow("key") == b"k7", pl.col("key") == b"k7", "key = 'k7'::blob"),
+        ("json", 1, arrow("json") == "7", pl.col("json") == "7", "json = '7'"),
+        ("error", 30, arrow("error").is_null(), pl.col("error").is_null(), "error is null"),
+        ("topic", 30, arrow("topic") == topic, pl.col("topic") == topic, f"topic = '{topic}'"),
+        ("hour", 10, arrow("hour") == 23, pl.col("hour") == 23, "hour = 23"),
+    ]:
+        assert dataset.to_table(filter=for_arrow).num_rows == count, name
+        assert pl.scan_delta(lake).filter(for_polars).collect().height == count, name
+        if for_sql is not None:
+            assert len(duckdb.sql(f"select 1 from dataset where {for_sql}").fetchall()) == count
+            spark_sql = for_sql.replace('"', "`").replace("'k7'::blob", "cast('k7' as binary)")
+            assert frame.where(spark_sql).count() == count, name
+    assert len(table.to_pandas(filters=[("partition", "=", 1)])) == 15
 
 
 # ------------------------------------------------------------------ the disk

@@ -61,20 +61,13 @@ class LakeFile:
     rows: int
     quarantined: int
     partition_values: Mapping[str, str] = field(default_factory=dict)
-    first: int = 0
-    last: int = 0
     written_ms: int = 0
 
     def action(self) -> AddAction:
-        stats = {
-            "numRecords": self.rows,
-            "minValues": {"offset": self.first},
-            "maxValues": {"offset": self.last},
-            "nullCount": {"offset": 0},
-        }
-        return AddAction(
-            self.path, self.size, self.partition_values, self.written_ms, True, json.dumps(stats)
-        )
+        # The count and nothing else: where a file has statistics of some columns, deltalake's dataset takes every other
+        # column for empty and a filter on it finds no row.  Readers prune by directory, and by what Parquet itself knows.
+        stats = json.dumps({"numRecords": self.rows})
+        return AddAction(self.path, self.size, self.partition_values, self.written_ms, True, stats)
 
 
 Note = Mapping[str, Any]

@@ -231,13 +231,8 @@ class _File:
         self._full.parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(self._full, DATA, compression="zstd")
         self._rows = self._quarantined = 0
-        self._first = self._last = -1
 
     def write(self, rows: pa.RecordBatch) -> None:
-        offsets = rows.column("offset")
-        if self._first < 0:
-            self._first = offsets[0].as_py()
-        self._last = offsets[-1].as_py()
         self._rows += rows.num_rows
         self._quarantined += rows.num_rows - rows.column("error").null_count
         self._writer.write_batch(rows)
@@ -256,8 +251,6 @@ class _File:
             self._rows,
             self._quarantined,
             self._values,
-            self._first,
-            self._last,
             int(time.time() * 1000),
         )
 
