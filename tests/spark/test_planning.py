@@ -58,16 +58,25 @@ def test_tasks_have_at_most_so_many_records() -> None:
     assert sum(map(len, cut)) == 100
 
 
+def test_only_the_last_piece_goes_on_to_the_end() -> None:
+    whole = [Range("t", 0, 0, 100, from_earliest=True, to_latest=True)]
+    cut = split(whole, min_partitions=4)
+    assert [each.to_latest for each in cut] == [False, False, False, True]
+    assert all(each.from_earliest for each in cut)
+    assert split([Range("t", 0, 7, 7, to_latest=True)], 3) == [Range("t", 0, 7, 7, to_latest=True)]
+
+
 def test_what_is_lost_is_told() -> None:
     start, end = {A: 5, B: 0, C: 0}, {A: 10, B: 10, C: 10}
-    begin, lost = without_lost(start, end, {A: 8, B: 0}, {A: 20, B: 7})
-    assert begin == {A: 8}
+    begin, until, lost = without_lost(start, end, {A: 8, B: 0}, {A: 20, B: 7})
+    assert begin == {A: 8, B: 0}
+    assert until == {A: 10, B: 7}, "what there is of a shorter log is read"
     assert [line.split()[0] for line in lost] == ["t-0", "t-1", "t-2"]
     assert "offsets 5 to 7 are gone" in lost[0]
 
 
 def test_a_new_partition_begins_at_zero() -> None:
-    begin, lost = without_lost({A: 5}, {A: 5, B: 9}, {A: 0, B: 2}, {A: 5, B: 9})
+    begin, _, lost = without_lost({A: 5}, {A: 5, B: 9}, {A: 0, B: 2}, {A: 5, B: 9})
     assert begin == {A: 5, B: 2}
     assert "offsets 0 to 1 are gone" in lost[0]
 

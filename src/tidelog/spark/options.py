@@ -7,7 +7,7 @@ probably meant; so is what a batch query or a stream has no use for.  `kafka.*` 
 the source decides by itself are refused.
 
 Ours alone: `groupId` (a group that is told the end of each finished micro-batch), `initialOffsetsLocation` (a file that
-remembers where a stream began), `pushdown`, and for the sink `sinkId` and `batchId` (for `foreachBatch`).
+remembers where a stream began), and for the sink `sinkId` and `batchId` (for `foreachBatch`).
 
 Absent: `kafkaConsumer.pollTimeoutMs`, `fetchOffset.*`, `groupIdPrefix` and the like are taken and do nothing; our client has
 `kafka.default.api.timeout.ms` and `kafka.retry.backoff.ms`.
@@ -41,7 +41,7 @@ _READ = (
     "maxRecordsPerPartition",
     "includeHeaders",
 )
-_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
+_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -60,6 +60,10 @@ _IDLE = (
     "checkpointLocation",
     "queryName",
 )
+_WITHDRAWN = {
+    "pushdown": "Spark applies the filters of a frame's first use to all later ones; assign, startingOffsets, endingOffsets, "
+    "startingTimestamp and endingTimestamp say what to read",
+}
 _DECIDED = {
     "auto.offset.reset": "startingOffsets says where to begin",
     "enable.auto.commit": "groupId publishes offsets",
@@ -81,6 +85,10 @@ class Position:
     time_ms: int | None = None
     times_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
 
+    def at(self, tp: TopicPartition) -> int | None:
+        """The offset, or -2 or -1, of a partition; None where a time says it."""
+        return self.offsets.get(tp) if self.everywhere is None else self.everywhere
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -97,7 +105,6 @@ class SourceOptions:
     min_partitions: int = 0
     max_records_per_partition: int = 0
     include_headers: bool = False
-    pushdown: bool = False
     max_offsets: int = 0
     min_offsets: int = 0
     max_delay_ms: int = 15 * 60_000
@@ -151,7 +158,6 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         min_partitions=_count(found, "minPartitions"),
         max_records_per_partition=_count(found, "maxRecordsPerPartition"),
         include_headers=_flag(found, "includeHeaders", False),
-        pushdown=_flag(found, "pushdown", False),
         max_offsets=_count(found, "maxOffsetsPerTrigger"),
         min_offsets=_count(found, "minOffsetsPerTrigger"),
         max_delay_ms=_duration_ms(found.get("maxTriggerDelay", "15m")),
@@ -194,6 +200,8 @@ def _known(
         lowered = name.lower()
         if lowered.startswith("kafka."):
             continue
+        if lowered in _WITHDRAWN:
+            raise SettingsError(f"{name} is not an option any more: {_WITHDRAWN[lowered]}")
         if lowered in spelled:
             found[spelled[lowered]] = value
         elif lowered in elsewhere:

@@ -7,6 +7,7 @@ A range is `start <= offset < end` of one partition.  The limits and the split a
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tidelog.dataclass import dataclass
 from tidelog.errors import OffsetOutOfRange, SettingsError, UnknownTopicOrPartition
@@ -27,6 +28,10 @@ class Range:
     partition: int
     start: int
     end: int
+    from_earliest: bool = False
+    """The query begins where the log begins: what was deleted before it is read is not missed."""
+    to_latest: bool = False
+    """The query ends where the log ends, and this is its last range: its task asks where that is."""
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -85,21 +90,24 @@ def split(whole: list[Range], min_partitions: int = 0, max_records: int = 0) -> 
     for each in whole:
         parts = math.ceil(len(each) / max_records) if max_records else 1
         if min_partitions > len(whole):
-            parts = max(parts, round(len(each) / total * min_partitions))
-        parts = min(parts, len(each))
+            parts = max(parts, round(len(each) / max(total, 1) * min_partitions))
+        parts = max(1, min(parts, len(each)))
         edges = [each.start + len(each) * number // parts for number in range(parts + 1)]
-        cut += [
-            Range(each.topic, each.partition, first, stop)
+        pieces = [
+            replace(each, start=first, end=stop, to_latest=False)
             for first, stop in itertools.pairwise(edges)
         ]
+        pieces[-1] = replace(pieces[-1], to_latest=each.to_latest)
+        cut += pieces
     return cut
 
 
 def without_lost(
     start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets
-) -> tuple[Offsets, list[str]]:
-    """Where reading can really begin, and what is lost of `start` to `end`, in words."""
+) -> tuple[Offsets, Offsets, list[str]]:
+    """Where reading can really begin and end, and what is lost of `start` to `end`, in words."""
     begin: Offsets = {}
+    until: Offsets = {}
     lost: list[str] = []
     for tp, stop in end.items():
         first = start.get(tp, 0)
@@ -109,13 +117,14 @@ def without_lost(
             continue
         if latest[tp] < stop:
             lost.append(f"{tp} ends at {latest[tp]}, before {stop}: was it truncated or made anew?")
-            continue
+            stop = latest[tp]
         if first < earliest[tp] and first < stop:
             gone = min(earliest[tp], stop) - 1
             lost.append(f"{tp} begins at {earliest[tp]}: offsets {first} to {gone} are gone")
         begin[tp] = min(max(first, earliest[tp]), stop)
+        until[tp] = stop
     lost += [f"{tp} was deleted" for tp in start if tp not in latest and tp not in end]
-    return begin, lost
+    return begin, until, lost
 
 
 def lost_data(lost: list[str]) -> DataLost:

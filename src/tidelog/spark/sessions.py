@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    # Without it Spark fails a query whose source wants to see its filters.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # The only value with which the way from Spark to Python does not measure each row, ten times the cost of the rest.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",

@@ -6,14 +6,17 @@ Schema and options are those of Spark's own Kafka connector (see `tidelog.spark.
 partition from its leader, and hands Arrow batches to Spark.
 
 Spark does not tell a Python source which columns a query uses.  Whoever needs few says so with a schema, in any order, and
-only these are decoded: `.schema("value binary, offset bigint")`.  Filters come only to a source with `pushdown=true`, in
-sessions with spark.sql.python.filterPushdown.enabled, because Spark fails a source that wants them where they are off;
-`tidelog.spark.session` switches them on.
+only these are decoded: `.schema("value binary, offset bigint")`.
 
-Absent: pushing filters down in streams, where Spark does not ask.
+Spark plans a batch frame once and keeps the plan, however often the frame is used.  So a range that ends where the log ends does
+not say where that is: its task asks, each time it runs, and a frame or a view sees what has been written since.
+
+Absent: filters that become offsets.  Spark keeps those of a frame's first use for all later ones, which would get too few
+rows; `assign`, `startingOffsets`, `startingTimestamp` and their like say the same for good.  Partitions that a topic gets are read by frames made
+afterwards.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -22,7 +25,6 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import (
@@ -39,9 +41,15 @@ from pyspark.sql.types import (
 
 from tidelog.errors import SettingsError
 from tidelog.spark.cluster import Brokers
-from tidelog.spark.filters import Pushed, understand
-from tidelog.spark.options import SourceOptions, sink_options, source_options, wants_headers
-from tidelog.spark.planning import Range, lost_data, ranges, split, without_lost
+from tidelog.spark.options import (
+    EARLIEST,
+    LATEST,
+    SourceOptions,
+    sink_options,
+    source_options,
+    wants_headers,
+)
+from tidelog.spark.planning import Range, lost_data, split, without_lost
 from tidelog.spark.task import ReadRange, warn
 
 _HEADERS = ArrayType(
@@ -72,8 +80,7 @@ class TidelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, streaming=False)
-        made = PushingReader if options.pushdown else TidelogReader
-        return made(options, columns_of(schema))
+        return TidelogReader(options, columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from tidelog.spark.stream import TidelogStreamReader
@@ -110,30 +117,35 @@ class TidelogReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._read = ReadRange(options, tuple(columns))
-        self._pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        options, pushed = self._options, self._pushed
+        options = self._options
         brokers = Brokers(options)
-        partitions = [tp for tp in brokers.partitions() if pushed.allows(tp)]
-        start = brokers.resolve(_only(options.starting, pushed), partitions, "starting")
-        end = brokers.resolve(_only(options.ending, pushed), partitions, "ending")
+        partitions = brokers.partitions()
+        start = brokers.resolve(options.starting, partitions, "starting")
+        end = brokers.resolve(options.ending, partitions, "ending")
         for tp in partitions:
             if start[tp] > end[tp]:
                 raise SettingsError(f"{tp}: the start {start[tp]} is after the end {end[tp]}")
-        begin, lost = without_lost(
+        begin, end, lost = without_lost(
             start, end, brokers.earliest(partitions), brokers.latest(partitions)
         )
         if lost:
             if options.fail_on_data_loss:
                 raise lost_data(lost)
             warn(f"data was lost: {'; '.join(lost)}")
-        if pushed.oldest_ms is not None:
-            for tp, offset in brokers.at(pushed.oldest_ms, partitions).items():
-                begin[tp] = max(begin[tp], offset) if offset >= 0 else end[tp]
-        whole = [pushed.narrow(each) for each in ranges(begin, end)]
+        whole = [
+            Range(
+                *tp,
+                begin[tp],
+                end[tp],
+                from_earliest=options.starting.at(tp) == EARLIEST,
+                to_latest=options.ending.at(tp) == LATEST,
+            )
+            for tp in sorted(end)
+        ]
         cut = split(
-            [each for each in whole if len(each)],
+            [each for each in whole if len(each) or each.to_latest],
             options.min_partitions,
             options.max_records_per_partition,
         )
@@ -142,14 +154,6 @@ class TidelogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Where there is nothing to read Spark makes a task all the same, for nothing.
         return iter(()) if partition.value is None else self._read(partition.value)
-
-
-class PushingReader(TidelogReader):
-    """The same where filters may be pushed down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._pushed, left = understand(filters)
-        return left
 
 
 def columns_of(schema: StructType) -> list[str]:
@@ -163,16 +167,3 @@ def columns_of(schema: StructType) -> list[str]:
                 f"{each.name} is {expected.simpleString()}, not {each.dataType.simpleString()}"
             )
     return [each.name for each in schema.fields]
-
-
-def _only(position: Any, pushed: Pushed) -> Any:
-    """The position for the partitions that are left; what was given for others is of no interest."""
-    from dataclasses import replace
-
-    if not pushed.narrows_partitions():
-        return position
-    return replace(
-        position,
-        offsets={tp: each for tp, each in position.offsets.items() if pushed.allows(tp)},
-        times_ms={tp: each for tp, each in position.times_ms.items() if pushed.allows(tp)},
-    )

@@ -111,7 +111,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         brokers = Brokers(options)
         begin, stop = from_json(start), from_json(end)
         there = brokers.existing(sorted(stop))
-        begin, lost = without_lost(begin, stop, brokers.earliest(there), brokers.latest(there))
+        begin, stop, lost = without_lost(
+            begin, stop, brokers.earliest(there), brokers.latest(there)
+        )
         self._tell(lost)
         cut = split(ranges(begin, stop), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each) for each in cut]

@@ -189,7 +189,7 @@ class _Job:
                 "Load it into another table"
             )
         goal = {tp: max(goal[tp], start[tp]) for tp in partitions}
-        begin, lost = without_lost(start, goal, earliest, latest)
+        begin, goal, lost = without_lost(start, goal, earliest, latest)
         if lost and not self._skip_gaps:
             raise DataLost(f"{'; '.join(lost)}. With --on-gap skip the load goes on after the gap")
         return begin, goal
