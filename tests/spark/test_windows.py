@@ -178,6 +178,36 @@ def test_a_stream_with_a_table_that_changes(
     ]
 
 
+def test_a_table_that_changes_while_the_stream_runs(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, admin: Admin
+) -> None:
+    names, out = f"{topic}-names", f"{topic}-out"
+    admin.create_topics({names: 1, out: 1})
+    kafka = {"bootstrap.servers": bootstrap}
+    checkpoint = str(tmp_path / "checkpoint")
+    stream = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
+    stream = stream.option("subscribe", topic).options(**ts.stream_options(checkpoint))
+    events = ts.fields(stream.option("startingOffsets", "earliest").load(), "item string")
+    table = ts.latest(spark, names, kafka, "item string, name string")
+    joined = ts.join_table(events, table, "item")
+    writer = ts.to_topic(joined, out, kafka, checkpoint, key=["item"])
+    expected: list[str] = []
+    query = None
+    try:
+        for second, name in enumerate(["one", "two", "three"]):
+            send(bootstrap, names, [(second, {"item": "a", "name": name})])
+            send(bootstrap, topic, [(second, {"item": "a"})])
+            query = query or writer.trigger(processingTime="0 seconds").start()
+            query.processAllAvailable()
+            expected.append(name)
+            values = tidelog.read(out, bootstrap=bootstrap, isolation="read_committed")
+            found = [json.loads(each)["name"] for each in values.column("value").to_pylist()]
+            assert found == expected
+    finally:
+        if query is not None:
+            query.stop()
+
+
 def test_two_streams_meet_in_time(
     spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path, admin: Admin
 ) -> None:
