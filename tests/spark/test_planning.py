@@ -8,6 +8,7 @@ from tidelog.spark.planning import (
     Range,
     exactly,
     from_json,
+    ids_in,
     limited,
     ranges,
     split,
@@ -21,6 +22,10 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 def test_offsets_are_kept_as_sparks_own_connector_keeps_them() -> None:
     shown = {"t": {"0": 5, "1": 7}, "u": {"10": 1}}
     assert to_json(from_json(shown)) == shown
+    with_ids = to_json(from_json(shown), dict.fromkeys([*shown, "other"], "some id"))
+    assert from_json(with_ids) == from_json(shown)
+    assert ids_in(with_ids) == dict.fromkeys(shown, "some id")
+    assert ids_in(shown) == {}
 
 
 def test_a_limit_is_shared_by_size() -> None:

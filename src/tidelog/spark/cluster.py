@@ -6,13 +6,13 @@ new connection costs more than the question.  After a fork a new one is made.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tidelog.client.admin import Admin
 from tidelog.errors import UnknownTopicOrPartition
 from tidelog.names import TopicPartition
 from tidelog.spark.options import EARLIEST, LATEST, Position, SourceOptions, for_admin
-from tidelog.spark.planning import Offsets, exactly
+from tidelog.spark.planning import Offsets, TopicIds, exactly
 
 _admins: dict[tuple[int, tuple[tuple[str, str], ...]], Admin] = {}
 
@@ -65,6 +65,12 @@ class Brokers:
             for part in topic.partitions
         }
         return [tp for tp in partitions if tp in there]
+
+    def topic_ids(self, topics: Iterable[str]) -> TopicIds:
+        """The ids of those topics that are there and have one; Kafka's have since 2.8."""
+        names = sorted(set(self._admin.list_topics(internal=True)) & set(topics))
+        found = self._admin.describe_topics(names) if names else {}
+        return {name: str(each.id) for name, each in found.items() if each.id.int}
 
     def at(self, time_ms: int, partitions: list[TopicPartition]) -> Offsets:
         """The first offset at or after a time in each; -1 and -2 are the ends; -1 where there is none."""

@@ -8,12 +8,18 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tidelog.dataclass import dataclass
 from tidelog.errors import OffsetOutOfRange, SettingsError, UnknownTopicOrPartition
 from tidelog.names import TopicPartition
 
 Offsets = dict[TopicPartition, int]
+TopicIds = dict[str, str]
+"""The id of each topic: one that is deleted and created again has another."""
+
+_IDS = "topic:ids"
+"""Where ids stand beside offsets; no topic can have this name."""
 
 
 class DataLost(OffsetOutOfRange):
@@ -37,19 +43,38 @@ class Range:
         return self.end - self.start
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The form in which Spark's own connector keeps offsets in a checkpoint."""
-    shown: dict[str, dict[str, int]] = {}
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The form in which Spark's own connector keeps offsets in a checkpoint, with the topics' ids beside them."""
+    shown: dict[str, dict[str, Any]] = {}
     for topic, partition in sorted(offsets):
         shown.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    if ids:
+        shown[_IDS] = {topic: ids[topic] for topic in sorted(ids) if topic in shown}
     return shown
 
 
-def from_json(shown: Mapping[str, Mapping[str, int]]) -> Offsets:
+def from_json(shown: Mapping[str, Mapping[str, Any]]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in shown.items()
+        if topic != _IDS
         for partition, offset in partitions.items()
+    }
+
+
+def ids_in(shown: Mapping[str, Mapping[str, Any]]) -> TopicIds:
+    """The ids that stand beside offsets; none in what was written without."""
+    return dict(shown.get(_IDS, {}))
+
+
+def created_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
+    """The topics that are not those whose offsets are known, each with a sentence that says so."""
+    return {
+        topic: f"{topic} was deleted and created again: the offsets are of id {known[topic]}, it has {now[topic]}"
+        for topic in known
+        if topic in now and now[topic] != known[topic]
     }
 
 

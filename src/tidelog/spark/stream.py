@@ -1,6 +1,7 @@
 """The stream: which offsets make the next micro-batch, and what is remembered of them.
 
-Spark keeps `{topic: {partition: offset}}` of each batch in the query's checkpoint; a query that starts again goes on from there.
+Spark keeps `{topic: {partition: offset}}` of each batch in the query's checkpoint, with the ids of the topics; a query that starts again goes on
+from there.  A topic with another id was created again: the offsets say nothing of it, and what it had is lost.
 
 Two traps of Spark's Python sources are dealt with here:
 
@@ -33,7 +34,9 @@ from tidelog.spark.cluster import Brokers
 from tidelog.spark.options import LATEST, SourceOptions
 from tidelog.spark.planning import (
     Offsets,
+    created_again,
     from_json,
+    ids_in,
     limited,
     lost_data,
     ranges,
@@ -63,7 +66,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if location and (known := _remembered(location)):
             return known
         partitions = brokers.partitions()
-        found = to_json(brokers.resolve(self._options.starting, partitions, "starting"))
+        ids = brokers.topic_ids(tp.topic for tp in partitions)
+        found = to_json(brokers.resolve(self._options.starting, partitions, "starting"), ids)
         if location:
             return _remember(location, found)
         if self._options.starting.everywhere == LATEST:
@@ -89,6 +93,10 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = dict(self._until)
         else:
             end = brokers.latest(brokers.partitions())
+        ids = brokers.topic_ids(tp.topic for tp in end)
+        again = created_again(ids_in(start), ids)
+        self._tell([*again.values()])
+        begin = {tp: 0 if tp.topic in again else each for tp, each in begin.items()}
         self._check_deleted(begin, end)
         # A partition that has come since begins at its beginning; were records lost there, `partitions` tells.
         for tp in end:
@@ -100,7 +108,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
         self._last_batch_at = time.monotonic()
-        return to_json(end)
+        return to_json(end, ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         brokers = Brokers(self._options)
@@ -110,6 +118,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         brokers = Brokers(options)
         begin, stop = from_json(start), from_json(end)
+        known = ids_in(end)
+        before = created_again(ids_in(start), known)
+        begin = {tp: 0 if tp.topic in before else each for tp, each in begin.items()}
+        again = created_again(known, brokers.topic_ids(known))
+        self._tell([*again.values()])
+        stop = {tp: each for tp, each in stop.items() if tp.topic not in again}
         there = brokers.existing(sorted(stop))
         begin, stop, lost = without_lost(
             begin, stop, brokers.earliest(there), brokers.latest(there)
