@@ -119,6 +119,23 @@ def test_a_directory_of_somebody_else(kafka: dict[str, str], topic: str, tmp_pat
         jobs.load([topic], str(tmp_path / "new"), kafka, format="orc")
 
 
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_a_topic_created_again_is_not_loaded_behind_the_old_one(
+    fill: Fill, lake: str, kafka: dict[str, str], topic: str, admin: Admin, format: str
+) -> None:
+    """The new topic grew longer than the old one was, so its offsets alone look as if the load could go on."""
+    fill(range(20), timestamp=HOUR)
+    jobs.load([topic], lake, kafka, format=format)
+    old = str(admin.describe_topics([topic])[topic].id)
+    admin.delete_topics([topic])
+    admin.create_topics({topic: 2})
+    new = str(admin.describe_topics([topic])[topic].id)
+    fill(range(100, 140), timestamp=HOUR)
+    with pytest.raises(TidelogError, match=rf"of id {old[:17]}.*, it has {new}\. Load it into"):
+        jobs.load([topic], lake, kafka, on_gap="skip")
+    assert numbers(lake) == list(range(20))
+
+
 # ------------------------------------------------------------------ readers with filters
 
 

@@ -2,7 +2,7 @@
 
 The end of each partition is a `txn` action of Delta, which is made for this: `load:<topic>-<partition>` at a version that is
 the offset.  Files and offsets are in one commit, so whatever crashes, they agree; and of two commits that go on from the same offset
-the log takes one.
+the log takes one.  A `txn` has room for a number only, so of a topic's id it keeps the first 60 bits: `topic:<topic>`.
 
 Columns: topic, date and hour (UTC) of the record's time, by which files lie in directories; partition, offset, timestamp, key,
 value, headers as in the topic; `json`, what the value says, if the load decodes; `error`, why it could not be decoded.  Rows with an
@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.names import TopicPartition
-from tidelog.spark.planning import Offsets
+from tidelog.spark.planning import Offsets, TopicIds
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 DATA = pa.schema(
@@ -115,6 +115,13 @@ class Lake:
         found = {tp: self._table.transaction_version(_app(tp)) for tp in partitions}
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
+    def topic_ids(self, topics: Iterable[str]) -> TopicIds:
+        """The beginnings of the ids of the topics whose offsets these are; those of tables that were made without are left out."""
+        if self._table is None:
+            return {}
+        found = {name: self._table.transaction_version(_topic_app(name)) for name in topics}
+        return {name: _id_text(number) for name, number in found.items() if number is not None}
+
     def notes(self) -> Iterator[tuple[int, Note]]:
         """What earlier commits of loads said, the newest first."""
         if self._table is None:
@@ -122,8 +129,10 @@ class Lake:
         for each in self._table.history(_HISTORY):
             yield int(each["version"]), each
 
-    def commit(self, files: Sequence[LakeFile], ends: Offsets, note: Note) -> int:
+    def commit(self, files: Sequence[LakeFile], ends: Offsets, ids: TopicIds, note: Note) -> int:
         """Make files visible and move the offsets, both or neither; LoadRefused if another load was faster."""
+        marks = [Transaction(_app(tp), end) for tp, end in ends.items()]
+        marks += [Transaction(_topic_app(name), _id_number(each)) for name, each in ids.items()]
         try:
             self.table.create_write_transaction(
                 [each.action() for each in files],
@@ -132,7 +141,7 @@ class Lake:
                 PARTITION_BY,
                 commit_properties=CommitProperties(
                     custom_metadata={name: str(value) for name, value in note.items()},
-                    app_transactions=[Transaction(_app(tp), end) for tp, end in ends.items()],
+                    app_transactions=marks,
                 ),
             )
         except DeltaError as error:
@@ -159,3 +168,16 @@ class Lake:
 
 def _app(tp: TopicPartition) -> str:
     return f"load:{tp.topic}-{tp.partition}"
+
+
+def _topic_app(topic: str) -> str:
+    return f"topic:{topic}"
+
+
+def _id_number(topic_id: str) -> int:
+    return int(topic_id.replace("-", "")[:15], 16)
+
+
+def _id_text(number: int) -> str:
+    digits = f"{number:015x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:]}"

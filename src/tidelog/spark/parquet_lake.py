@@ -24,7 +24,7 @@ from typing import Any
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.names import TopicPartition
 from tidelog.spark.lake import LakeFile, LoadRefused, Note
-from tidelog.spark.planning import Offsets, from_json, to_json
+from tidelog.spark.planning import Offsets, TopicIds, from_json, ids_in, to_json
 
 _LOG, _STAGING = "_tidelog", "_staging"
 _KEPT = 200
@@ -61,16 +61,21 @@ class ParquetLake:
         there = from_json(self._manifest["offsets"])
         return {tp: there[tp] for tp in partitions if tp in there}
 
+    def topic_ids(self, topics: Iterable[str]) -> TopicIds:
+        """The ids of the topics whose offsets these are; those of tables that were made without are left out."""
+        known = ids_in(self._manifest["offsets"])
+        return {name: known[name] for name in topics if name in known}
+
     def notes(self) -> Iterator[tuple[int, Note]]:
         """What earlier commits said, the newest first."""
         for version in sorted(_versions(self._log), reverse=True):
             yield version, _read(self._log, version)["note"]
 
-    def commit(self, files: Sequence[LakeFile], ends: Offsets, note: Note) -> int:
+    def commit(self, files: Sequence[LakeFile], ends: Offsets, ids: TopicIds, note: Note) -> int:
         """Make the files visible and move the offsets; LoadRefused if another load was faster."""
         offsets = {**from_json(self._manifest["offsets"]), **ends}
         manifest = {
-            "offsets": to_json(offsets),
+            "offsets": to_json(offsets, {**ids_in(self._manifest["offsets"]), **ids}),
             "staging": self._place,
             "files": [each.path for each in files],
             "note": {name: str(value) for name, value in note.items()},

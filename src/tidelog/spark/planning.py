@@ -70,11 +70,14 @@ def ids_in(shown: Mapping[str, Mapping[str, Any]]) -> TopicIds:
 
 
 def created_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
-    """The topics that are not those whose offsets are known, each with a sentence that says so."""
+    """The topics that are not those whose offsets are known, each with a sentence that says so.
+
+    A known id may be cut short, if that is all that could be kept of it.
+    """
     return {
         topic: f"{topic} was deleted and created again: the offsets are of id {known[topic]}, it has {now[topic]}"
         for topic in known
-        if topic in now and now[topic] != known[topic]
+        if topic in now and not now[topic].startswith(known[topic])
     }
 
 

@@ -29,6 +29,8 @@ from tidelog.spark.options import SourceOptions, source_options
 from tidelog.spark.planning import (
     DataLost,
     Offsets,
+    TopicIds,
+    created_again,
     limited,
     ranges,
     split,
@@ -160,6 +162,7 @@ class _Job:
         self._skip_gaps = skip_gaps
         self._brokers = Brokers(self._options)
         self._audit = LoadAudit(tier, self._options.kafka) if tier else None
+        self._ids: TopicIds = {}
         self.lake = open_lake(table, format)
 
     def begin(self) -> None:
@@ -175,6 +178,9 @@ class _Job:
         """Where the table ends, and where it is to end."""
         partitions = self._brokers.partitions()
         there = self.lake.offsets(partitions)
+        self._ids = self._brokers.topic_ids(tp.topic for tp in partitions)
+        if again := created_again(self.lake.topic_ids(self._ids), self._ids):
+            raise DataLost(f"{'; '.join(again.values())}. Load it into another table")
         earliest, latest = self._brokers.earliest(partitions), self._brokers.latest(partitions)
         start = {tp: there.get(tp, earliest[tp]) for tp in partitions}
         goal = dict(latest)
@@ -226,7 +232,7 @@ class _Job:
         rows = sum(each.rows for each in files)
         note = {"rows": rows, "job": "tidelog load"}
         version = self.lake.commit(
-            files, moved, note | self._audit.note(done) if self._audit else note
+            files, moved, self._ids, note | self._audit.note(done) if self._audit else note
         )
         return Step(
             version=version,
