@@ -23,6 +23,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "2",
     "num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.retention.ms": "-1",  # times in the tests are of long ago
 }
 FAST = {

@@ -1,6 +1,7 @@
 """The sink: a batch that is written again is not written twice."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog import Admin
-from tidelog.errors import TidelogError
+from tidelog.errors import SettingsError, TidelogError
 from tidelog.spark.options import sink_options
 from tidelog.spark.sink import write_task
 
@@ -38,9 +39,9 @@ def written(bootstrap: str, target: str) -> Callable[[], list[bytes]]:
 def write(bootstrap: str, target: str) -> Callable[..., Any]:
     options = sink_options({"kafka.bootstrap.servers": bootstrap, "topic": target})
 
-    def one(batch: int, values: list[bytes], task: int = 0, sink: str = "s") -> Any:
+    def one(batch: int, values: list[bytes], task: int = 0, query: str = "") -> Any:
         rows = pa.RecordBatch.from_pydict({"value": values})
-        return write_task(options, f"{target}-{sink}", task, batch, iter([rows]))
+        return write_task(options, f"{target}-s", task, batch, iter([rows]), query)
 
     return one
 
@@ -54,6 +55,50 @@ def test_a_task_that_is_done_again_writes_once(
     assert write(0, [b"a", b"b"]).rows == 0
     assert write(1, [b"d"], task=1).rows == 1
     assert written() == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_batch_that_is_split_in_another_way_is_refused(
+    write: Callable[..., Any], written: Callable[[], list[bytes]]
+) -> None:
+    """Four tasks, two of which were done; then two tasks: their numbers say nothing of their rows."""
+    write(3, [b"a"], task=0)
+    write(3, [b"b"], task=1)
+    for task, values in enumerate([[b"a", b"b"], [b"c", b"d"]]):
+        with pytest.raises(TidelogError, match=f"task {task} has other rows now.*minPartitions"):
+            write(3, values, task=task)
+    assert written() == [b"a", b"b"]
+    for task, value in enumerate([b"a", b"b", b"c", b"d"]):
+        assert write(3, [value], task=task).rows == (task > 1)
+    assert written() == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_name_that_another_query_has_used_is_refused(
+    write: Callable[..., Any], written: Callable[[], list[bytes]]
+) -> None:
+    """A new checkpoint counts its batches from zero: they would be taken for written."""
+    write(7, [b"a"], query="old")
+    with pytest.raises(SettingsError, match=r"up to 7 of another query .id old; this is new"):
+        write(0, [b"b"], query="new")
+    assert write(8, [b"b"], query="old").rows == 1
+    assert written() == [b"a", b"b"]
+
+
+def test_a_task_that_takes_too_long_says_so(
+    bootstrap: str, target: str, admin: Admin, written: Callable[[], list[bytes]]
+) -> None:
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": target}
+    options = sink_options({**given, "kafka.transaction.timeout.ms": "500"})
+    name = f"tidelog-sink-{target}-s-0"
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        for value in (b"a", b"b"):
+            yield pa.RecordBatch.from_pydict({"value": [value] * 20_000})
+            while "Abort" not in str(admin.describe_transactions([name])[name].state):
+                time.sleep(0.05)
+
+    with pytest.raises(TidelogError, match=r"longer than kafka.transaction.timeout.ms=500"):
+        write_task(options, f"{target}-s", 0, 0, slow())
+    assert written() == []
 
 
 def test_of_two_attempts_at_once_one_counts(
