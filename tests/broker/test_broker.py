@@ -16,11 +16,13 @@ from tidelog.errors import (
     InvalidTopicException,
     KafkaStorageError,
     PolicyViolation,
+    RequestTimedOut,
     StartError,
     TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.metastore.contract import MetastoreError
 from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -134,6 +136,37 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 # Life
+
+
+async def test_a_metastore_that_cannot_write_is_told_to_whoever_wants_a_change(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+):
+    assert not (await server.create("there")).error_code
+
+    async def append(*_: object) -> int:
+        raise MetastoreError("database or disk is full")
+
+    monkeypatch.setattr(server.broker._metastore, "append", append)
+    assert (await server.create("orders")).error_code == RequestTimedOut.code
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="there")])
+    assert [each.error_code for each in (await server.ask(request, 6)).responses] == [
+        RequestTimedOut.code
+    ]
+    grown = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="there", count=2, assignments=None)]
+    )
+    [result] = (await server.ask(grown, 3)).results
+    assert result.error_code == RequestTimedOut.code
+    assert "disk is full" in result.error_message
+    change = AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="there",
+        configs=[AlterableConfig(name="retention.ms", value="1")],
+    )
+    answer = await server.ask(IncrementalAlterConfigsRequest(resources=[change]), 1)
+    assert [each.error_code for each in answer.responses] == [RequestTimedOut.code]
+    monkeypatch.undo()
+    assert not (await server.create("orders")).error_code
 
 
 async def test_topics_and_ids_survive_a_restart(tmp_path: Path):

@@ -14,7 +14,11 @@ from tidelog.broker.permissions import anybody
 from tidelog.errors import IllegalGeneration, ProtocolError
 from tidelog.protocol.frame import decode_response, encode_request
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tidelog.protocol.messages.list_offsets import ListOffsetsRequest
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 
 def dispatcher_of(hot, handler):
@@ -62,6 +66,20 @@ async def test_what_is_raised_is_answered(hot, caplog, error, code, wait):
     _, response = await heartbeat(dispatcher_of(hot, handler))
     assert response.error_code == code
     assert ("ours" in caplog.text) == (code == -1)
+
+
+async def test_an_error_is_told_for_each_item_where_the_answer_has_no_place_at_its_top(hot):
+    @handles(ListOffsetsRequest, "1-10", allow=anybody)
+    def broken(request, ctx):
+        raise IllegalGeneration
+
+    topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=3)])
+    frame = encode_request(ListOffsetsRequest(topics=[topic]), 5, 1, None)
+    answer = dispatcher_of(hot, broken).serve(PEER, memoryview(frame)[4:])
+    _, response = decode_response(ListOffsetsRequest.response, bytes(answer)[4:], 5)
+    [told] = response.topics
+    assert (told.name, told.partitions[0].partition_index) == ("t", 3)
+    assert told.partitions[0].error_code == IllegalGeneration.code
 
 
 async def test_an_error_that_cannot_be_told_closes_the_connection(hot):

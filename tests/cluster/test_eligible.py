@@ -6,6 +6,7 @@ from tidelog.cluster import elections, registration
 from tidelog.cluster.eligible import with_eligible
 from tidelog.cluster.image import NO_LEADER, Image, PartitionState
 from tidelog.cluster.metadata import (
+    BrokerChangeRecord,
     BrokerRecord,
     ConfigRecord,
     PartitionChangeRecord,
@@ -104,6 +105,17 @@ def test_an_unclean_election_ends_it():
     changes, _ = elections.elect(world.image, {3}, elections.UNCLEAN, [("t", 0)])
     state = world.do(*changes)
     assert (state.leader, state.isr, state.eligible) == (3, (3,), ())
+
+
+def test_after_an_unclean_election_the_old_in_sync_replicas_are_not_eligible():
+    """What they have and the new leader lacks is no longer part of the log."""
+    world = World()
+    world.do(PartitionChangeRecord(ID, 0, isr=(1, 2)))
+    gone = [BrokerChangeRecord(each, fenced=True) for each in (1, 2)]
+    state = world.do(*gone, *elections.settle(world.image, {3}, lambda _: True))
+    assert (state.leader, state.isr, state.eligible) == (3, (3,), ())
+    state = world.do(*elections.settle(world.image, {1, 2}, lambda _: False))
+    assert state.leader == NO_LEADER
 
 
 def test_a_snapshot_has_it():

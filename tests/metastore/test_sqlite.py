@@ -233,3 +233,45 @@ async def test_a_directory_that_is_not_there_and_cannot_be_made(tmp_path):
     with pytest.raises(MetastoreError, match=r"metadata\.db"):
         await store.open()
     await store.close()
+
+
+class FullAtCommit:
+    """A connection whose disk is full when a transaction is to be committed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def execute(self, statement: str, *values):
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._connection.execute(statement, *values)
+
+
+async def test_a_commit_that_fails_for_a_full_disk_leaves_no_transaction_behind(path):
+    """Else this process would hold the write lock for ever, and never write again itself."""
+    async with SqliteMetastore(path, SystemClock()) as store:
+        epoch = await store.lead(await store.open_session(1, 60_000))
+        database = store._database
+        whole = database._connection
+        database._connection = FullAtCommit(whole)
+        with pytest.raises(MetastoreError, match="disk is full"):
+            await store.append(epoch, b"a")
+        database._connection = whole
+        assert await store.append(epoch, b"b") == 1
+        assert [each.data for each in await store.read(0)] == [b"b"]
+
+
+async def test_a_full_disk_is_an_error_of_the_metastore_and_passes(path):
+    async with SqliteMetastore(path, SystemClock()) as store:
+        epoch = await store.lead(await store.open_session(1, 60_000))
+        run, connection = store._run, store._database._connection
+        pages = await run(lambda: connection.execute("PRAGMA page_count").fetchone()[0])
+        await run(lambda: connection.execute(f"PRAGMA max_page_count={pages}").fetchone())
+        with pytest.raises(MetastoreError, match="disk is full"):
+            await store.append(epoch, bytes(100_000))
+        await run(lambda: connection.execute("PRAGMA max_page_count=1000000").fetchone())
+        assert await store.append(epoch, b"b") == 1

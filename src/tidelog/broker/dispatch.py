@@ -7,13 +7,14 @@ A handler is a function plus facts, and lives in the file of `broker/handlers/` 
 
 It may be a plain `def` when it has nothing to wait for, which saves a task.  What it raises is answered:
 a `KafkaError` with its code, anything else with `UnknownServerError` and a traceback in the log.  Where the
-response has no error code at its top the handler has to answer item by item; an error that escapes it closes the
-connection.
+response has no error code at its top, an error that escapes the handler is told for each item that was asked for
+(`protocol/error_answers.py`).
 
 `@handles_frame` is for the two APIs whose speed matters (Produce, Fetch): the function decodes the frame itself
 and returns the answer's bytes.  The frame is the network's buffer: it is valid until the function returns.
 """
 
+import contextlib
 import importlib
 import inspect
 import logging
@@ -316,7 +317,7 @@ class Dispatcher:
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
-            response = told(handler, error, ctx)
+            response = told(handler, request, error, ctx)
         return encode_response(response, ctx.api_version, ctx.correlation_id)
 
     async def _at_controller(
@@ -327,7 +328,8 @@ class Dispatcher:
         try:
             return await at_controller(frame, ctx, lambda: self._finish(handler, request, ctx))
         except KafkaError as error:
-            return encode_response(told(handler, error, ctx), ctx.api_version, ctx.correlation_id)
+            response = told(handler, request, error, ctx)
+            return encode_response(response, ctx.api_version, ctx.correlation_id)
 
     async def _finish(self, handler: Handler, request: Any, ctx: Context) -> Ready:
         try:
@@ -337,7 +339,7 @@ class Dispatcher:
         except ProtocolError:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
-            response = told(handler, error, ctx)
+            response = told(handler, request, error, ctx)
         return encode_response(response, ctx.api_version, ctx.correlation_id)
 
 
@@ -353,18 +355,27 @@ def _client_id(frame: memoryview, length: int) -> str | None:
         raise ProtocolError("the client id is not UTF-8") from None
 
 
-def told(handler: Handler, error: Exception, ctx: Context) -> Response:
-    """The response that tells a client of `error`."""
+def told(handler: Handler, request: Any, error: Exception, ctx: Context) -> Response:
+    """The response that tells a client of `error`: at its top, or for each item that was asked for."""
     if not isinstance(error, KafkaError):
         _log.error("%s v%d from %s failed", handler.name, ctx.api_version, ctx.peer, exc_info=error)
         error = UnknownServerError()
     ctx.broker.requests.failed(handler.name, error)
     fields = handler.request.response.__fields__
     if "error_code" not in fields:
-        raise ProtocolError(
-            f"{handler.name} v{ctx.api_version} cannot tell of an error in its answer: {error}"
-        )
+        return _told_by_item(handler, request, error, ctx)
     values: dict[str, Any] = {"error_code": error.code}
     if "error_message" in fields:
         values["error_message"] = error.message
     return handler.request.response(**values)
+
+
+def _told_by_item(handler: Handler, request: Any, error: KafkaError, ctx: Context) -> Response:
+    if isinstance(request, Request):
+        from tidelog.protocol.error_answers import error_answer  # rarely needed
+
+        with contextlib.suppress(ProtocolError):
+            return error_answer(request, ctx.api_version, error)
+    raise ProtocolError(
+        f"{handler.name} v{ctx.api_version} cannot tell of an error in its answer: {error}"
+    )

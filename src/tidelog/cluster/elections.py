@@ -105,7 +105,8 @@ def _settled(
         old = (each for each in state.replicas if each in live and each not in state.adding)
         leader = next(old, NO_LEADER)
         isr = (leader,) if leader != NO_LEADER else ()
-        eligible = () if isr else None  # what it lacks is no longer part of the log
+        # What it lacks is no longer part of the log.  To be told even if nobody was eligible: the old ISR would be, from now on.
+        eligible = () if isr else None
     # The last members stay: they are the ones who have every committed record when they come back.
     isr = isr or state.isr
     if leader == state.leader and isr == state.isr:
@@ -115,7 +116,7 @@ def _settled(
         index,
         leader=None if leader == state.leader else leader,
         isr=None if isr == state.isr else isr,
-        eligible=None if eligible == state.eligible else eligible,
+        eligible=eligible,
     )
 
 

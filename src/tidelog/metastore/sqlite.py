@@ -336,10 +336,11 @@ class _Database:
         db.execute("BEGIN IMMEDIATE")
         try:
             yield db
+            db.execute("COMMIT")
         except BaseException:
-            db.execute("ROLLBACK")
+            if db.in_transaction:  # where the disk is full SQLite may have ended it by itself
+                db.execute("ROLLBACK")
             raise
-        db.execute("COMMIT")
         # data_version does not tell of this connection's own commits.
         self._seen_version = -1
 

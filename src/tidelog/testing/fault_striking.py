@@ -16,6 +16,7 @@ from tidelog.errors import FetchSessionIdNotFound, KafkaError, ProtocolError, er
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer
 from tidelog.protocol.codec import decode
+from tidelog.protocol.error_answers import error_answer
 from tidelog.protocol.frame import decode_response, encode_response
 from tidelog.protocol.headers import RequestHeader, parse_request_header
 from tidelog.protocol.messages import request_for
@@ -24,7 +25,6 @@ from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.produce import ProduceRequest
 from tidelog.protocol.schema import ZERO_UUID, Request, Struct
-from tidelog.testing.error_answers import error_answer
 from tidelog.testing.faults import DELAY, DROP, FAIL, HOLD, LOSE, OWN_CLIENT_ID, Spec
 
 if TYPE_CHECKING:

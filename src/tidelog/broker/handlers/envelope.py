@@ -52,7 +52,7 @@ async def envelope(request: EnvelopeRequest, ctx: Context) -> EnvelopeResponse:
     except (NotController, ProtocolError):
         raise  # it is to be asked again elsewhere
     except Exception as error:  # noqa: BLE001  (the root of the request)
-        response = told(handler, error, client)
+        response = told(handler, inner, error, client)
     answer = encode_response(response, header.api_version, header.correlation_id)
     return EnvelopeResponse(response_data=bytes(answer[LENGTH_BYTES:]))
 

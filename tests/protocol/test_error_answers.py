@@ -9,6 +9,7 @@ from tidelog.errors import (
     ProtocolError,
     TopicAuthorizationFailed,
 )
+from tidelog.protocol.error_answers import error_answer, tells
 from tidelog.protocol.frame import decode_response, encode_response
 from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -19,7 +20,6 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tidelog.protocol.schema import element_of, struct_of, wire_of
-from tidelog.testing.error_answers import error_answer, tells
 
 HANDLERS = list(Handlers())
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidelog.errors import KafkaError, ProtocolError
-from tidelog.protocol.messages.fetch import FetchResponse
-from tidelog.protocol.messages.metadata import MetadataResponse
-from tidelog.protocol.schema import Field, Request, Response, Struct, element_of, struct_of, wire_of
+
+from .messages.fetch import FetchResponse
+from .messages.metadata import MetadataResponse
+from .schema import Field, Request, Response, Struct, element_of, struct_of, wire_of
 
 _NESTED = (FetchResponse, MetadataResponse)
 """The code at the top of Fetch speaks of the session, that of Metadata of the client's whole connection."""
