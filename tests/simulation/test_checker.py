@@ -6,11 +6,21 @@ import pytest
 
 from tidelog.names import TopicPartition
 from tidelog.testing.simulation.checker import violations
-from tidelog.testing.simulation.history import History, Place, Polled, Told, Transaction
+from tidelog.testing.simulation.history import (
+    Batch,
+    Commit,
+    Committed,
+    History,
+    Place,
+    Polled,
+    Told,
+    Transaction,
+)
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 X0 = TopicPartition("x", 0)
+NEVER = float("inf")
 
 
 def polled(*rows: tuple[int, str | None], tp: TopicPartition = T0) -> list[Polled]:
@@ -40,7 +50,24 @@ def good() -> History:
         Transaction(("x-3", "x-4"), "unknown"),
     ]
     history.committed_polls = {"the last reader": polled((0, "x-0"), (1, "x-1"), tp=X0)}
-    history.ends = {"w0": [Told(1.0, T0, 2), Told(2.0, T0, 2), Told(3.0, T0, 4)]}
+    history.acknowledged_at = {"p-0": 0.5, "p-1": 0.6, "p-2": 0.7, "p-3": 2.5}
+    history.ends = {
+        "w0": [Told(1.0, T0, 2, 0.9), Told(2.0, T0, 2, 1.5), Told(3.0, T0, 4, 2.4)],
+    }
+    history.batches = {"w0": [Batch(T0, 0, 0), Batch(T0, 1, 0), Batch(T0, 3, 2), Batch(T0, 1, 0)]}
+    history.groups = {"g": "c", "l": "l"}
+    history.commits = [
+        Commit("g", T0, 2, 1.1, 1.2),
+        Commit("g", T0, 2, 1.2, NEVER),
+        Commit("g", T0, 4, 2.0, 2.1),
+        Commit("l", T1, 1, 1.1, 1.2),
+    ]
+    history.committed = [
+        Committed("g", T0, -1, 1.0, 1.1),
+        Committed("g", T0, 2, 1.3, 1.4),
+        Committed("g", T0, 4, 2.0, 2.1),
+        Committed("g", T0, 2, 3.0, 3.1),
+    ]
     history.copied = ["p-0", "p-1", "p-2", "p-3"]
     values = [value for rows in history.final.values() for _, value in rows]
     history.sent = dict.fromkeys([*values, "x-0", "x-1", "x-2", "x-3", "x-4"])
@@ -110,6 +137,43 @@ def invent(history: History) -> None:
     history.polls["c1.1"] = polled((7, "q-7"))
 
 
+def show_and_lose(history: History) -> None:
+    history.polls["w0 (reader)"] = polled((4, "p-4"))
+    history.sent["p-4"] = None
+
+
+def tell_an_old_end(history: History) -> None:
+    history.ends["w1"] = [Told(3.0, T0, 3, 2.6)]
+
+
+def write_in_an_old_epoch(history: History) -> None:
+    history.batches["w0"].append(Batch(T0, 4, 1))
+
+
+def change_an_epoch(history: History) -> None:
+    history.batches["w1"] = [Batch(T0, 1, 1)]
+
+
+def forget_an_offset(history: History) -> None:
+    history.committed.append(Committed("g", T0, -1, 1.3, 1.4))
+
+
+def take_an_offset_back(history: History) -> None:
+    del history.commits[1]
+
+
+def invent_an_offset(history: History) -> None:
+    history.committed.append(Committed("l", T0, 3, 1.3, 1.4))
+
+
+def commit_too_much(history: History) -> None:
+    history.commits.append(Commit("g", T0, 4, 0.5, NEVER))
+
+
+def skip_in_the_late_group(history: History) -> None:
+    history.commits.append(Commit("l", T0, 1, 1.1, 1.2))
+
+
 @pytest.mark.parametrize(
     ("harm", "complaint"),
     [
@@ -127,6 +191,15 @@ def invent(history: History) -> None:
         (copy_twice, "copied twice"),
         (copy_not, "not copied"),
         (invent, "value from nowhere"),
+        (show_and_lose, "lost after reading"),
+        (tell_an_old_end, "stale end"),
+        (write_in_an_old_epoch, "epoch went back"),
+        (change_an_epoch, "two epochs at one offset"),
+        (forget_an_offset, "lost offset"),
+        (take_an_offset_back, "lost offset"),
+        (invent_an_offset, "offset from nowhere"),
+        (commit_too_much, "committed past the unread"),
+        (skip_in_the_late_group, "skipped by its group"),
     ],
 )
 def test_each_harm_is_noticed(harm: Callable[[History], None], complaint: str):
@@ -143,3 +216,25 @@ def test_many_of_a_kind_are_counted():
     history.sent = dict.fromkeys(history.acknowledged)
     history.copied = None
     assert "… and 15 more of the last kind" in violations(history)
+
+
+def test_a_weak_write_may_be_lost_twice_and_late_until_it_is_read():
+    history = good()
+    history.weakly = {"a-7": Place(T0, 9)}
+    history.final[T0] += [(4, "a-3"), (5, "a-2"), (6, "a-2")]
+    history.sent |= dict.fromkeys(("a-2", "a-3", "a-7"))
+    history.polls["c0.1"] += polled((4, "a-3"), (5, "a-2"), (6, "a-2"))
+    assert history.copied is not None
+    history.copied += ["a-2", "a-3"]
+    assert violations(history) == []
+    history.polls["w0 (reader)"] = polled((9, "a-7"))
+    assert any(line.startswith("lost after reading") for line in violations(history))
+
+
+def test_with_unclean_elections_writes_may_be_lost_but_not_be_there_twice():
+    history = good()
+    lose(history)
+    tell_an_old_end(history)
+    assert violations(history, unclean=True) == []
+    repeat(history)
+    assert any(line.startswith("duplicate") for line in violations(history, unclean=True))

@@ -11,10 +11,13 @@ import multiprocessing
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import NamedTuple, TextIO
 
+from .plan import Plan
 from .run import Outcome, simulate
 
 _STORY_LINES = 150
@@ -32,7 +35,8 @@ class Result(NamedTuple):
     trace: int
     virtual_s: float
     acknowledged: int
-    deeds: int
+    deeds: Counter[str]
+    plan: str
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,49 +50,76 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--twice", action="store_true", help="run each seed twice, and compare what happened"
     )
+    parser.add_argument(
+        "--plan", choices=("mixed", "short", "long"), default="mixed", help="kind of runs (mixed)"
+    )
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        return _one(options.seed, trace=options.trace, out=sys.stdout)
-    return _many(
-        range(options.first, options.first + options.seeds),
-        options.jobs,
-        twice=options.twice,
-        out=sys.stdout,
-    )
+        return _one(options.seed, options.plan, trace=options.trace, out=sys.stdout)
+    run = partial(_run_twice if options.twice else _run, kind=options.plan)
+    seeds = range(options.first, options.first + options.seeds)
+    return _many(seeds, options.jobs, run, out=sys.stdout)
 
 
-def _one(seed: int, *, trace: bool, out: TextIO) -> int:
-    outcome = simulate(seed, show=trace)
+def _one(seed: int, kind: str, *, trace: bool, out: TextIO) -> int:
+    outcome = simulate(seed, Plan.by_seed(seed, kind), show=trace)
     if not trace:
         print(outcome.story.text(), file=out)
     print(_summary(_result(outcome)), file=out)
     return 1 if outcome.violations else 0
 
 
-def _many(seeds: range, jobs: int, *, twice: bool, out: TextIO) -> int:
+def _many(seeds: range, jobs: int, run: Callable[[int], Result], *, out: TextIO) -> int:
     started = time.monotonic()
     progress = _Progress(len(seeds), out)
     failed: list[int] = []
-    acknowledged = deeds = 0
-    virtual_s = 0.0
-    for result in _results(seeds, jobs, _run_twice if twice else _run):
-        acknowledged += result.acknowledged
+    totals: dict[str, _Total] = {}
+    deeds: Counter[str] = Counter()
+    for result in _results(seeds, jobs, run):
+        totals.setdefault(result.plan, _Total()).add(result)
         deeds += result.deeds
-        virtual_s += result.virtual_s
         if result.violations:
             failed.append(result.seed)
             progress.clear()
             _show_failure(result, out)
         progress.step(len(failed))
     progress.clear()
+    for plan, total in sorted(totals.items()):
+        print(f"{plan}: {total}", file=out)
+    print(
+        "faults: " + ", ".join(f"{kind} {times}" for kind, times in sorted(deeds.items())), file=out
+    )
+    acknowledged = sum(each.acknowledged for each in totals.values())
+    virtual_s = sum(each.virtual_s for each in totals.values())
     print(
         f"{len(seeds)} seeds from {seeds.start}, {len(failed)} failed"
         + (f" ({', '.join(map(str, sorted(failed)))})" if failed else "")
-        + f"; {acknowledged} acknowledged writes, {deeds} faults, {virtual_s / 3600:.1f} hours of "
-        f"simulated time in {time.monotonic() - started:.0f} s",
+        + f"; {acknowledged} acknowledged writes, {deeds.total()} faults, {virtual_s / 3600:.1f} "
+        f"hours of simulated time in {time.monotonic() - started:.0f} s",
         file=out,
     )
     return 1 if failed else 0
+
+
+class _Total:
+    """The sums of one kind of plan."""
+
+    def __init__(self) -> None:
+        self.seeds = self.failed = self.acknowledged = self.deeds = 0
+        self.virtual_s = 0.0
+
+    def add(self, result: Result) -> None:
+        self.seeds += 1
+        self.failed += bool(result.violations)
+        self.acknowledged += result.acknowledged
+        self.deeds += result.deeds.total()
+        self.virtual_s += result.virtual_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seeds} seeds, {self.failed} failed, {self.acknowledged} acknowledged writes, "
+            f"{self.deeds} faults"
+        )
 
 
 def _results(seeds: range, jobs: int, run: Callable[[int], Result]) -> Iterator[Result]:
@@ -101,12 +132,12 @@ def _results(seeds: range, jobs: int, run: Callable[[int], Result]) -> Iterator[
                 yield each.result()
 
 
-def _run(seed: int) -> Result:
-    return _result(simulate(seed))
+def _run(seed: int, kind: str) -> Result:
+    return _result(simulate(seed, Plan.by_seed(seed, kind)))
 
 
-def _run_twice(seed: int) -> Result:
-    first, second = _run(seed), _run(seed)
+def _run_twice(seed: int, kind: str) -> Result:
+    first, second = _run(seed, kind), _run(seed, kind)
     if first.trace != second.trace:
         differs = f"not repeatable: two runs delivered {first.trace:08x} and {second.trace:08x}"
         first.violations.append(differs)
@@ -122,6 +153,7 @@ def _result(outcome: Outcome) -> Result:
         outcome.virtual_s,
         len(outcome.history.acknowledged),
         outcome.deeds,
+        outcome.plan.name,
     )
 
 
@@ -138,13 +170,14 @@ def _summary(result: Result) -> str:
     if not result.violations:
         return (
             f"seed {result.seed}: all promises kept; {result.acknowledged} acknowledged writes, "
-            f"{result.deeds} faults, trace {result.trace:08x}"
+            f"{result.deeds.total()} faults, trace {result.trace:08x}"
         )
     return "\n".join(
         [
             f"seed {result.seed} broke its promises:",
             *(f"  - {each}" for each in result.violations),
-            f"again, with everything: python -m tidelog.testing.simulation --seed {result.seed} --trace",
+            f"again, with everything: python -m tidelog.testing.simulation --seed {result.seed} "
+            f"--plan {result.plan} --trace",
         ]
     )
 

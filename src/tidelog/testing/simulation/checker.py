@@ -1,40 +1,35 @@
 """Judges a history, in the manner of Jepsen's queue checks: each broken promise is one line.
 
     for line in violations(history): ...
+    for line in violations(history, unclean=True): ...      what is left of the promises with unclean elections
 
 What is promised, with acks=all, min.insync.replicas=2, idempotent producers and faults within bounds:
 an acknowledged write is never lost and is seen by every group; an offset has one value for ever; no value is there
 twice; a producer's values are in their order; nobody sees an aborted value who asked not to; a consumer neither skips
-nor goes back; one epoch of a partition has one leader; the end of a partition never moves back for a reader.
+nor goes back; what was read once stays; one epoch of a partition has one leader; the end of a partition never moves back for
+a reader, and lies behind everything that was acknowledged before the reader asked; epochs rise with the offsets.  What
+groups commit is judged in `group_checker.py`.
+
+With acks=1 (values of `a…`) a write may be lost, be there twice and out of order, until somebody has read it.  With
+unclean elections any write may be lost.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidelog.names import TopicPartition
 
+from .group_checker import lost_offsets, offsets_past_the_unread, unseen_after_commit
 from .history import History, Place
 
 _AT_MOST = 5
 """Lines of one kind; more say nothing new."""
 
 
-def violations(history: History) -> list[str]:
+def violations(history: History, *, unclean: bool = False) -> list[str]:
     """One line for each broken promise, at most a few of a kind."""
     found: list[str] = []
-    for check in (
-        lost_writes,
-        unseen_writes,
-        two_values_at_one_offset,
-        duplicates,
-        reordered,
-        aborted_reads,
-        torn_transactions,
-        not_copied_once,
-        skipped_or_backward_polls,
-        ends_that_went_back,
-        values_from_nowhere,
-    ):
+    for check in _ALWAYS if unclean else _ALWAYS + _WITHOUT_LOSS:
         lines = list(check(history))
         found += lines[:_AT_MOST]
         if len(lines) > _AT_MOST:
@@ -78,6 +73,8 @@ def duplicates(history: History) -> Iterator[str]:
     places: dict[str, Place] = {}
     for tp, rows in history.final.items():
         for offset, value in rows:
+            if _is_weak(value):
+                continue
             first = places.setdefault(value, Place(tp, offset))
             if first != (tp, offset):
                 yield f"duplicate: {value} is at {_at(first)} and at {_at(Place(tp, offset))}"
@@ -88,6 +85,8 @@ def reordered(history: History) -> Iterator[str]:
         last: dict[str, int] = {}
         for offset, value in rows:
             producer, _, number = value.rpartition("-")
+            if _is_weak(value):
+                continue
             if int(number) < last.get(producer, -1):
                 yield (
                     f"reordered: {value} at {_at(Place(tp, offset))} comes after "
@@ -126,7 +125,7 @@ def not_copied_once(history: History) -> Iterator[str]:
         return
     count = Counter(history.copied)
     for value, times in count.items():
-        if times > 1:
+        if times > 1 and not _is_weak(value):
             yield f"copied twice: {value} is {times} times in the committed copy"
     for tp, rows in history.final.items():
         for offset, value in rows:
@@ -176,6 +175,56 @@ def ends_that_went_back(history: History) -> Iterator[str]:
             last[each.tp] = each.end
 
 
+def stale_ends(history: History) -> Iterator[str]:
+    """Whoever asks where a partition ends after a write was acknowledged hears of an end behind it."""
+    acknowledged: dict[TopicPartition, list[tuple[float, int, str]]] = {}
+    for value, place in history.acknowledged.items():
+        at = history.acknowledged_at.get(value)
+        if at is not None:
+            acknowledged.setdefault(place.tp, []).append((at, place.offset, value))
+    for writes in acknowledged.values():
+        writes.sort()
+    for who, told in history.ends.items():
+        for tp, writes in acknowledged.items():
+            number, highest = 0, (-1, "")
+            for each in sorted((e for e in told if e.tp == tp), key=lambda e: e.asked):
+                while number < len(writes) and writes[number][0] < each.asked:
+                    highest = max(highest, writes[number][1:])
+                    number += 1
+                if each.end <= highest[0] and each.asked >= history.fresh_from:
+                    yield (
+                        f"stale end: {who} was told that {tp.topic}-{tp.partition} ends at "
+                        f"{each.end} (asked at {each.asked:.4f}), and {highest[1]} had been "
+                        f"acknowledged at {highest[0]}"
+                    )
+
+
+def epochs_that_went_back(history: History) -> Iterator[str]:
+    """A batch has one epoch for everybody, and a later offset never an earlier one."""
+    known: dict[Place, int] = {}
+    for who, batches in history.batches.items():
+        for each in batches:
+            epoch = known.setdefault(Place(each.tp, each.offset), each.epoch)
+            if epoch != each.epoch:
+                yield (
+                    f"two epochs at one offset: {_at(Place(each.tp, each.offset))} was of epoch "
+                    f"{epoch}, and of {each.epoch} for {who}"
+                )
+    last: dict[TopicPartition, int] = {}
+    for place, epoch in sorted(known.items()):
+        if epoch < last.get(place.tp, -1):
+            yield f"epoch went back: {_at(place)} is of epoch {epoch}, after {last[place.tp]}"
+        last[place.tp] = epoch
+
+
+def lost_after_reading(history: History) -> Iterator[str]:
+    """What a reader was handed is committed, whoever wrote it and however."""
+    final = {(tp, offset) for tp, rows in history.final.items() for offset, _ in rows}
+    for place, value, who in _observations(history):
+        if place.tp in history.final and place not in final:
+            yield f"lost after reading: {who} saw {value} at {_at(place)}, and nothing is there"
+
+
 def values_from_nowhere(history: History) -> Iterator[str]:
     for place, value, who in _observations(history):
         if value not in history.sent:
@@ -204,5 +253,33 @@ def _between(
             yield offset, value
 
 
+def _is_weak(value: str) -> bool:
+    """Whether it was written by a producer without acks=all and without idempotence."""
+    return value.startswith("a")
+
+
 def _at(place: Place) -> str:
     return f"{place.tp.topic}-{place.tp.partition}@{place.offset}"
+
+
+_ALWAYS: tuple[Callable[[History], Iterator[str]], ...] = (
+    duplicates,
+    reordered,
+    values_from_nowhere,
+    lost_offsets,
+)
+_WITHOUT_LOSS = (
+    lost_writes,
+    unseen_writes,
+    two_values_at_one_offset,
+    lost_after_reading,
+    aborted_reads,
+    torn_transactions,
+    not_copied_once,
+    skipped_or_backward_polls,
+    ends_that_went_back,
+    stale_ends,
+    epochs_that_went_back,
+    offsets_past_the_unread,
+    unseen_after_commit,
+)

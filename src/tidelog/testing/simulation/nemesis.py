@@ -5,6 +5,7 @@ from one broker at a time, and from the next only when every partition has all i
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from .administrator import Administrator
@@ -28,6 +29,7 @@ class Nemesis:
         *,
         power_cuts: str,
         calm_s: float,
+        without: str = "",
     ) -> None:
         self._cluster = cluster
         self._workload = workload
@@ -38,10 +40,13 @@ class Nemesis:
         """never, one (at a time) or any"""
         self._calm_s = calm_s
         """How long it rests between two deeds, on average."""
+        self._without = set(without.split(","))
+        """Kinds that are not done."""
         self._without_power: Node | None = None
         """The last that lost what was not synced, until it has everything again."""
         self._healing: dict[asyncio.TimerHandle, Callable[[], None]] = {}
-        self.deeds = 0
+        self.deeds: Counter[str] = Counter()
+        """How often each kind was done."""
 
     async def rage(self, seconds: float) -> None:
         """Do harm for this long; what is broken is mended after a while, the rest by `make_good`."""
@@ -50,7 +55,7 @@ class Nemesis:
         while (left := deadline - self._cluster.loop.time()) > 0:
             await asyncio.sleep(min(left, self._chance.expovariate(1 / self._calm_s)))
             deed = self._chance.choices([each for each, _ in deeds], [w for _, w in deeds])[0]
-            self.deeds += 1
+            self.deeds[_kind(deed)] += 1
             deed()
 
     def make_good(self) -> None:
@@ -90,8 +95,9 @@ class Nemesis:
         if self._power_cuts != "never":
             all_deeds.append((self._cut_power, 2))
         # A seed that does a few things often finds other bugs than one that does everything.
-        chosen = [each for each in all_deeds if self._chance.random() < 0.6]
-        return chosen or all_deeds
+        allowed = [each for each in all_deeds if _kind(each[0]) not in self._without]
+        chosen = [each for each in allowed if self._chance.random() < 0.6]
+        return chosen or allowed
 
     # ------------------------------------------------------------------ brokers
 
@@ -246,3 +252,7 @@ class Nemesis:
 
     def _tell(self, what: str) -> None:
         self._cluster.story.tell("nemesis", what)
+
+
+def _kind(deed: Callable[[], None]) -> str:
+    return deed.__name__.lstrip("_").replace("_", " ")

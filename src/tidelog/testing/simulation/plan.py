@@ -20,26 +20,76 @@ class Plan:
     """How long, on average, between two faults."""
     transactions: bool = False
     """Whether there are transactional clients, too."""
+    late: bool = False
+    """Whether there is a group that begins where the partitions end, too."""
+    weak: bool = False
+    """Whether there is a producer with acks=1, too."""
+    unclean: bool = False
+    """Whether a replica that lacks committed records may be elected, should there be no other."""
+    min_insync: int = 2
     sync_every_write: bool = False
     power_cuts: str = "one"
     """never; one, that is one broker at a time until all replicas are in sync again; any"""
+    fresh: bool = False
+    """Whether nobody may answer as a leader who is one no longer; else that is judged only when all is mended."""
+    without: str = ""
+    """Faults that do not happen, with commas."""
     settings: dict[str, str] = field(default_factory=dict)
     """Of the brokers, over those of the simulation."""
 
+    name: str = "written"
+    """Which kind of plan it is, for the figures at the end."""
+
     @classmethod
-    def by_seed(cls, seed: int) -> "Plan":
+    def by_seed(cls, seed: int, kind: str = "mixed") -> "Plan":
+        """The plan of a seed: a short one with many faults, a long one, or in `mixed` one of both."""
         chance = Random(f"plan {seed}")
-        brokers = chance.choices((1, 3, 4), (1, 7, 2))[0]
-        synced = brokers == 1 or chance.random() < 0.3
-        transactions = chance.random() < 0.25
-        return cls(
-            brokers=brokers,
-            partitions=chance.choice((1, 2, 3)),
-            producers=chance.choice((1, 2, 3)),
-            consumers=chance.choice((1, 2, 3)),
-            seconds=chance.choice((6.0, 8.0, 12.0) if transactions else (6.0, 12.0, 20.0)),
-            calm_s=chance.choice((0.3, 1.0, 2.0)),
-            transactions=transactions,
-            sync_every_write=synced,
-            power_cuts=chance.choice(("never", "any" if synced else "one")),
-        )
+        if kind == "mixed":
+            kind = "short" if Random(f"mix {seed}").random() < _SHORT else "long"
+        return _short(chance) if kind == "short" else _long(chance)
+
+
+_SHORT = 0.6
+"""How many plans of the mix are short: they find more in the same time, and the others find what takes longer."""
+
+
+_WITHOUT = "fill disk"
+
+
+def _long(chance: Random) -> Plan:
+    brokers = chance.choices((1, 3, 4), (1, 7, 2))[0]
+    synced = brokers == 1 or chance.random() < 0.3
+    transactions = chance.random() < 0.25
+    return Plan(
+        name="long",
+        brokers=brokers,
+        partitions=chance.choice((1, 2, 3)),
+        producers=chance.choice((1, 2, 3)),
+        consumers=chance.choice((1, 2, 3)),
+        seconds=chance.choice((6.0, 8.0, 12.0) if transactions else (6.0, 12.0, 20.0)),
+        calm_s=chance.choice((0.3, 1.0, 2.0)),
+        transactions=transactions,
+        late=chance.random() < 0.3,
+        weak=chance.random() < 0.15,
+        sync_every_write=synced,
+        power_cuts=chance.choice(("never", "any" if synced else "one")),
+        without=_WITHOUT,
+    )
+
+
+def _short(chance: Random) -> Plan:
+    synced = chance.random() < 0.2
+    return Plan(
+        name="short",
+        brokers=3,
+        partitions=1,
+        producers=chance.choice((1, 2)),
+        consumers=1,
+        seconds=6.0,
+        calm_s=0.3,
+        late=chance.random() < 0.2,
+        weak=chance.random() < 0.15,
+        sync_every_write=synced,
+        power_cuts=chance.choice(("never", "any" if synced else "one")),
+        without=_WITHOUT,
+    )

@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from random import Random
@@ -22,8 +23,9 @@ from tidelog.dataclass import dataclass
 from .administrator import Administrator
 from .checker import violations
 from .cluster import SimCluster
+from .group_checker import unseen_after_commit
 from .history import History
-from .inspector import differing_replicas, one_leader_an_epoch
+from .inspector import differing_replicas, watching
 from .loop import SimLoop, Stuck
 from .nemesis import Nemesis
 from .observer import Observer
@@ -31,7 +33,7 @@ from .plan import Plan
 from .scenario import Director, Scenario
 from .story import LogsToStory, Story
 from .transactional import COPY, OWN, TransactionalWorkload
-from .workload import Workload
+from .workload import GROUP, LATE_GROUP, Workload, noting_commits
 
 TOPIC = "t"
 _CALM_AGAIN_S = 90.0
@@ -51,7 +53,8 @@ class Outcome:
     virtual_s: float
     turns: int
     deliveries: int
-    deeds: int
+    deeds: Counter[str]
+    """By kind, how often something was done to the cluster."""
 
     @property
     def violations(self) -> list[str]:
@@ -78,7 +81,11 @@ def _simulate(
 ) -> Outcome:
     story = Story(loop.time, show=show)
     run = _Run(seed, plan, loop, story)
-    with _logs_to(story), one_leader_an_epoch(story):
+    with (
+        _logs_to(story),
+        watching(story, unclean=plan.unclean, synced=plan.sync_every_write),
+        noting_commits(run.history, loop.time),
+    ):
         try:
             loop.run_until_complete(run.main(scenario))
         except Stuck as error:
@@ -112,12 +119,13 @@ class _Run:
             "offsets.topic.replication.factor": str(factor),
             "transaction.state.log.replication.factor": str(factor),
             "default.replication.factor": str(factor),
-            "min.insync.replicas": str(min(2, factor)),
+            "min.insync.replicas": str(min(plan.min_insync, factor)),
+            **({"unclean.leader.election.enable": "true"} if plan.unclean else {}),
             **({"log.flush.interval.messages": "1"} if plan.sync_every_write else {}),
             **plan.settings,
         }
         self.cluster = SimCluster(loop, story, brokers=plan.brokers, settings=settings)
-        self.workload = Workload(self.cluster, self.history)
+        self.workload = Workload(self.cluster, self.history, unclean=plan.unclean)
         self.transactional = TransactionalWorkload(self.workload)
         self.observer = Observer(self.cluster.store)
         self.administrator = Administrator(
@@ -130,6 +138,7 @@ class _Run:
             self.administrator,
             power_cuts=plan.power_cuts,
             calm_s=plan.calm_s,
+            without=plan.without,
         )
         story.tell("simulation", f"seed {seed}: {plan}")
 
@@ -141,7 +150,15 @@ class _Run:
             workload.start(f"p{number}", partial(workload.produce, topic=TOPIC))
         for number in range(plan.consumers):
             workload.start(f"c{number}", partial(workload.consume, topic=TOPIC))
+        if plan.weak:
+            workload.start("a0", partial(workload.produce, topic=TOPIC, weakly=True))
+        self.history.groups = {GROUP: "c"}
+        if plan.late:
+            self.history.groups[LATE_GROUP] = "l"
+            late = partial(workload.consume, topic=TOPIC, group=LATE_GROUP, reset="latest")
+            workload.start("l0", late)
         workload.start("w0", partial(workload.watch_ends, topic=TOPIC))
+        workload.start("g0", partial(workload.watch_groups, topic=TOPIC))
         if plan.transactions:
             workload.start("x0", self.transactional.produce)
             workload.start("y0", partial(self.transactional.copy, topic=TOPIC))
@@ -153,7 +170,7 @@ class _Run:
             await director.perform(scenario)
         self.nemesis.make_good()
         await self._come_to_rest()
-        for line in violations(self.history):
+        for line in violations(self.history, unclean=plan.unclean):
             self.story.violation(line)
 
     async def _create(self, factor: int, _: str) -> None:
@@ -176,8 +193,10 @@ class _Run:
             self.story.violation(
                 f"did not recover: not in sync again: {'; '.join(self.observer.behind())}"
             )
+        if not self.plan.fresh:
+            self.history.fresh_from = self.loop.time()
         workload.producing = False
-        if not await until(lambda: not self._roles("p") + self._roles("x"), _CALM_AGAIN_S):
+        if not await until(lambda: not self._roles("p", "x", "a"), _CALM_AGAIN_S):
             self.story.violation("did not recover: a producer waits for its acknowledgements")
         await self._as_client("last", partial(workload.read_all, topic=TOPIC))
         self.history.groups_at_end = await until(self._groups_have_all, _CALM_AGAIN_S)
@@ -215,15 +234,15 @@ class _Run:
     def _replicas_agree(self) -> bool:
         return not any(differing_replicas(self.cluster, self.observer.image))
 
-    def _roles(self, prefix: str) -> list[str]:
-        return [role for role in self.workload.processes if role.startswith(prefix)]
+    def _roles(self, *prefixes: str) -> list[str]:
+        return [role for role in self.workload.processes if role.startswith(prefixes)]
 
     def _groups_have_all(self) -> bool:
         wanted = {value for rows in self.history.final.values() for _, value in rows}
         for who, polls in self.history.polls.items():
             if who.startswith("c"):
                 wanted -= {each.value for each in polls if each.value is not None}
-        return not wanted
+        return not wanted and not any(unseen_after_commit(self.history, at_end=True))
 
     async def _as_client(self, name: str, work: Callable[[str], Awaitable[None]]) -> None:
         """Run the work of a client, again if it fails, and wait for its end."""

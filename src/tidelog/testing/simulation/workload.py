@@ -1,17 +1,23 @@
 """The clients of a run: tidelog's own, unmodified, that note in the history what they did and saw."""
 
 import asyncio
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from tidelog import aio
+from tidelog.client.cluster import Cluster
 from tidelog.client.decoding import decode_chunk
 from tidelog.client.message import Message
 from tidelog.errors import KafkaError, OffsetOutOfRange
 from tidelog.kernel import scan_batches
 from tidelog.names import TopicPartition
+from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tidelog.protocol.schema import Request, Response
+from tidelog.records.batch import iterate_batches
 
 from .cluster import SimClock, SimCluster
-from .history import History, Place, Polled, Told
+from .history import Batch, Commit, Committed, History, Place, Polled, Told
 from .loop import Process
 
 CLIENT = {
@@ -22,15 +28,19 @@ CLIENT = {
     "retry.backoff.ms": 50,
     "retry.backoff.max.ms": 400,
 }
-_GROUP = "g"
+GROUP = "g"
+LATE_GROUP = "l"
+"""Begins where the partitions end."""
 
 
 class Workload:
     """Starts clients, and starts another where one was killed."""
 
-    def __init__(self, cluster: SimCluster, history: History) -> None:
+    def __init__(self, cluster: SimCluster, history: History, *, unclean: bool = False) -> None:
         self.cluster = cluster
         self.history = history
+        self.unclean = unclean
+        """Elections may lose what was acknowledged."""
         self.producing = True
         self.consuming = True
         self.processes: dict[str, Process] = {}
@@ -92,9 +102,11 @@ class Workload:
         async with aio.Admin(self.config("creator")) as admin:
             await admin.create_topics(topics, replication_factor=factor, configs=configs)
 
-    async def produce(self, name: str, topic: str) -> None:
-        """Send bursts until told to stop, and note what is acknowledged."""
+    async def produce(self, name: str, topic: str, *, weakly: bool = False) -> None:
+        """Send bursts until told to stop, and note what is acknowledged; `weakly` by the leader alone."""
         config = self.config(name, **{"delivery.timeout.ms": 15_000, "linger.ms": 3})
+        if weakly:
+            config |= {"acks": "1", "enable.idempotence": False}
         producer = aio.Producer(config, clock=self.clock)
         waiting: set[asyncio.Task[None]] = set()
         number = 0
@@ -109,7 +121,7 @@ class Workload:
                     self.history.failed[value] = str(error)
                     self._tell(name, f"cannot send {value}: {error}")
                     continue
-                task = asyncio.ensure_future(self._note(name, value, delivery))
+                task = asyncio.ensure_future(self._note(name, value, delivery, weakly=weakly))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
             await asyncio.sleep(self._chance.choice((0.01, 0.05, 0.1, 0.3)))
@@ -117,7 +129,7 @@ class Workload:
         await producer.close()
         self.ended(name)
 
-    async def _note(self, name: str, value: str, delivery: Any) -> None:
+    async def _note(self, name: str, value: str, delivery: Any, *, weakly: bool) -> None:
         try:
             where = await delivery
         except KafkaError as error:
@@ -125,17 +137,23 @@ class Workload:
             self._tell(name, f"{value} failed: {error}")
         else:
             tp = TopicPartition(where.topic, where.partition)
-            self.history.acknowledged[value] = Place(tp, where.offset)
+            if weakly:
+                self.history.weakly[value] = Place(tp, where.offset)
+            else:
+                self.history.acknowledged[value] = Place(tp, where.offset)
+                self.history.acknowledged_at[value] = self._now()
             self._tell(name, f"{value} is at {tp.topic}-{tp.partition}@{where.offset}")
 
-    async def consume(self, name: str, topic: str) -> None:
+    async def consume(
+        self, name: str, topic: str, *, group: str = GROUP, reset: str = "earliest"
+    ) -> None:
         """Read as a member of the group."""
         polls = self.history.polls.setdefault(name, [])
         config = self.config(
             name,
             **{
-                "group.id": _GROUP,
-                "auto.offset.reset": "earliest",
+                "group.id": group,
+                "auto.offset.reset": reset,
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 "auto.commit.interval.ms": 700,
@@ -180,28 +198,59 @@ class Workload:
         """Ask again and again where the partitions end, and read each from the start as far as it goes."""
         ends = self.history.ends.setdefault(name, [])
         polls = self.history.polls.setdefault(f"{name} (reader)", [])
+        batches = self.history.batches.setdefault(name, [])
         reader = aio.SimpleConsumer(self.config(name, **{"fetch.max.wait.ms": 100}))
         positions: dict[TopicPartition, int] = {}
         while self.consuming:
             for partition in await self._partitions(reader, topic):
                 tp = TopicPartition(topic, partition)
                 try:
+                    asked = self._now()
                     end = (await reader.offsets_before(topic, partition, -1))[0]
-                    ends.append(Told(self._now(), tp, end))
+                    ends.append(Told(self._now(), tp, end, asked))
                     at = positions.get(tp, 0)
-                    messages = await reader.fetch(topic, partition, at, 4_096)
+                    chunk = await reader.fetch_chunk(topic, partition, at, 4_096)
                 except OffsetOutOfRange as error:
-                    self.cluster.story.violation(f"end went back: {name} at {tp}: {error}")
+                    if not self.unclean:
+                        self.cluster.story.violation(f"end went back: {name} at {tp}: {error}")
                     positions.pop(tp, None)
                     continue
                 except KafkaError as error:
                     self._tell(name, f"cannot read {tp}: {error}")
                     continue
+                messages = decode_chunk(chunk)
                 self.note_polled(f"{name}", polls, messages)
+                for _, header in iterate_batches(chunk.records):
+                    batches.append(Batch(tp, header.base_offset, header.leader_epoch))
                 if messages:
                     positions[tp] = messages[-1].offset + 1
             await asyncio.sleep(0.1 + 0.2 * self._chance.random())
         await reader.close()
+        self.ended(name)
+
+    async def watch_groups(self, name: str, topic: str) -> None:
+        """Ask again and again how far the groups are."""
+        readers = {
+            group: aio.Consumer(self.config(name, **{"group.id": group}))
+            for group in self.history.groups
+        }
+        finder = aio.SimpleConsumer(self.config(name))
+        while self.consuming:
+            parts = [TopicPartition(topic, each) for each in await self._partitions(finder, topic)]
+            for group, reader in readers.items():
+                asked = self._now()
+                try:
+                    found = await reader.committed(*parts)
+                except KafkaError as error:
+                    self._tell(name, f"cannot ask how far {group} is: {error}")
+                    continue
+                for tp in parts:
+                    place = found.get(tp)
+                    offset = -1 if place is None else place.offset
+                    self.history.committed.append(Committed(group, tp, offset, asked, self._now()))
+            await asyncio.sleep(0.2 + 0.4 * self._chance.random())
+        for each in (*readers.values(), finder):
+            await each.close()
         self.ended(name)
 
     async def _partitions(self, reader: aio.SimpleConsumer, topic: str) -> list[int]:
@@ -227,6 +276,37 @@ class Workload:
 
     def _now(self) -> float:
         return self.cluster.loop.time()
+
+
+@contextlib.contextmanager
+def noting_commits(history: History, now: Callable[[], float]) -> Iterator[None]:
+    """Note every request to commit, from before it is sent: whoever sends it may be killed."""
+    plain = Cluster.ask
+
+    async def noting(self: Cluster, node: int, request: Request, **more: Any) -> Response:
+        if not isinstance(request, OffsetCommitRequest):
+            return await plain(self, node, request, **more)
+        began, never = now(), float("inf")
+        places: dict[TopicPartition, int] = {}
+        for topic in request.topics:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.name, part.partition_index)
+                places[tp] = len(history.commits)
+                commit = Commit(request.group_id, tp, part.committed_offset, began, never)
+                history.commits.append(commit)
+        answer = cast(OffsetCommitResponse, await plain(self, node, request, **more))
+        for found in answer.topics:
+            for each in found.partitions:
+                place = places.get(TopicPartition(found.name, each.partition_index))
+                if place is not None and not each.error_code:
+                    history.commits[place] = history.commits[place]._replace(ended=now())
+        return answer
+
+    Cluster.ask = noting  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Cluster.ask = plain  # type: ignore[method-assign]
 
 
 async def read_on(
