@@ -23,22 +23,22 @@ Break = Callable[[pytest.MonkeyPatch], None]
 ALONE = """
 # The leader is cut off from the other replicas while clients reach it, and is killed: what it has alone is lost.
 plan seconds=9
-2.0  cut b3>b1 b3>b2 b1>b3 b2>b3
-3.5  kill b3
-4.0  heal b3>b1 b3>b2 b1>b3 b2>b3
-8.0  start b3
+2.0  cut leader>second leader>third second>leader third>leader
+3.5  kill leader
+4.0  heal leader>second leader>third second>leader third>leader
+8.0  start leader
 """
 
 BEHIND = """
 # The leader is killed while what it has is on its slow way to the other replicas.
 plan seconds=9
-2.0  slow b1>b3 400
-2.0  slow b2>b3 400
-2.5  slow b3>b1 700
-2.5  slow b3>b2 700
-4.0  cut b3>b1 b3>b2
-5.5  kill b3
-8.0  start b3
+2.0  slow second>leader 400
+2.0  slow third>leader 400
+2.5  slow leader>second 700
+2.5  slow leader>third 700
+4.0  cut leader>second leader>third
+5.5  kill leader
+8.0  start leader
 """
 
 ANSWERS_LOST = """

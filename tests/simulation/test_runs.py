@@ -23,7 +23,7 @@ def test_scenario(path: Path):
 
 
 def test_a_run_without_faults_acknowledges_everything():
-    outcome = simulate(2, Plan(seconds=2.0, calm_s=1e9, power_cuts="never", transactions=True))
+    outcome = simulate(2, Plan(seconds=4.0, calm_s=1e9, power_cuts="never", transactions=True))
     assert not outcome.violations, outcome.story.text()
     assert outcome.history.failed == {}
     assert outcome.history.acknowledged

@@ -166,7 +166,9 @@ class _Run:
         if scenario is None:
             await self.nemesis.rage(plan.seconds)
         else:
-            director = Director(self.cluster, workload, self.administrator)
+            first = self.observer.image.topics[TOPIC].partitions[0]
+            replicas = sorted(first.replicas, key=lambda each: each != first.leader)
+            director = Director(self.cluster, workload, self.administrator, replicas)
             await director.perform(scenario)
         self.nemesis.make_good()
         await self._come_to_rest()

@@ -13,10 +13,12 @@ slow a link (`slow b1>b2 500`, in ms); break the connections from one host to an
 lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it; change its settings file
 (`set b1 min.insync.replicas=1`, which counts from its next start);
 replace a client; `grow`, `elect`, `move t-0 3,1,2`, `create s0 3`, `delete s0`.  At the end everything is mended and judged.
+
+`leader`, `second` and `third` stand for the brokers that hold t-0 when it begins, the leader first.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -67,9 +69,18 @@ class Director:
     """Lets a scenario happen."""
 
     def __init__(
-        self, cluster: SimCluster, workload: Workload, administrator: Administrator
+        self,
+        cluster: SimCluster,
+        workload: Workload,
+        administrator: Administrator,
+        replicas: Sequence[int],
     ) -> None:
+        """`replicas` hold the first partition, its leader first."""
         self.cluster = cluster
+        self._roles = {
+            role: f"b{broker_id}"
+            for role, broker_id in zip(("leader", "second", "third"), replicas, strict=False)
+        }
         self.workload = workload
         self.administrator = administrator
 
@@ -82,8 +93,12 @@ class Director:
             if step.action not in ("kill", "power", "stop", "pause", "resume", "start"):
                 told = " ".join((step.action, *step.arguments))
                 self.cluster.story.tell("scenario", told)
-            _ACTIONS[step.action](self, *step.arguments)
+            _ACTIONS[step.action](self, *map(self._named, step.arguments))
         await asyncio.sleep(max(0.0, begin + scenario.plan.seconds - loop.time()))
+
+    def _named(self, argument: str) -> str:
+        """The argument with the names of hosts in the place of their roles."""
+        return ">".join(self._roles.get(each, each) for each in argument.split(">"))
 
     def node(self, host: str) -> Node:
         return self.cluster.nodes[int(host.removeprefix("b"))]
