@@ -164,6 +164,8 @@ def test_the_native_reader_says_the_same() -> None:
         message(3)[:-1],
         message(3) + b"x",
         b"\1" + message(3)[1:],
+        b"\0\0\0\0\1"
+        + b"\x80\x80\x80\x80\x40",  # a text of 34 GB, of which Polars says that it panics
     ],
 )
 def test_one_bad_message_and_the_batch_is_not_taken(bad: bytes) -> None:
@@ -171,6 +173,14 @@ def test_one_bad_message_and_the_batch_is_not_taken(bad: bytes) -> None:
     good = [message(n) for n in range(100)]
     assert native.decode(good) is not None
     assert native.decode([*good[:50], bad, *good[50:]]) is None
+
+
+def test_what_may_become_too_much_is_left_to_fastavro() -> None:
+    """Which is given it after a look at its counts (`tidelog.schemas.avro_limits`)."""
+    nothing = {"name": "nothing", "type": {"type": "array", "items": "null"}}
+    written = {**WRITTEN, "fields": [*WRITTEN["fields"], nothing]}
+    native, _ = reader_for(WRITTEN, {1: written})
+    assert native.decode([message(3) + b"\x00"]) is None
 
 
 def test_what_needs_more_than_columns_is_left_alone() -> None:

@@ -19,6 +19,7 @@ import fastavro
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.schemas.avro_check import Check, checker
+from tidelog.schemas.avro_limits import Limit, limiter
 from tidelog.schemas.avro_mismatch import find_mismatch
 from tidelog.schemas.client import RegistryClient
 from tidelog.schemas.errors import NotInWireFormat, SchemaMismatch
@@ -147,19 +148,19 @@ class AvroDeserializer:
             schema = as_schema(reader, AVRO)
             self._reader = _fast(schema, registry.referenced(schema))
         self._make = _maker(to)
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[int, tuple[Any, Limit | None]] = {}
 
     def __call__(self, data: bytes | None, topic: str | None = None) -> Any:
         """The object; None stays None."""
         if data is None:
             return None
         id = schema_id(data)
-        writer = self._writers.get(id)
-        if writer is None:
-            schema = self._registry.schema(id)
-            if schema.type != AVRO:
-                raise NotInWireFormat(f"schema {id} is {schema.type}, not AVRO")
-            writer = self._writers[id] = _fast(schema, self._registry.referenced(schema))
+        writer, limit = self._writers.get(id) or self._prepare(id)
+        if limit is not None:
+            try:
+                limit(data, HEADER_BYTES)
+            except SchemaMismatch as error:
+                raise SchemaMismatch("", f"not data of schema {id}: {error.reason}") from None
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
         try:
@@ -169,6 +170,15 @@ class AvroDeserializer:
         except (IndexError, KeyError, UnicodeDecodeError, OverflowError, MemoryError) as error:
             raise SchemaMismatch("", f"not data of schema {id}: {error!r}") from error
         return value if self._make is None else self._make(value)
+
+    def _prepare(self, id: int) -> tuple[Any, Limit | None]:
+        schema = self._registry.schema(id)
+        if schema.type != AVRO:
+            raise NotInWireFormat(f"schema {id} is {schema.type}, not AVRO")
+        named: dict[str, Any] = {}
+        fast = _fast(schema, self._registry.referenced(schema), named)
+        ready = self._writers[id] = (fast, limiter(fast, named))
+        return ready
 
 
 def as_schema(given: Schema | str | dict[str, Any], type: str) -> Schema:
@@ -190,8 +200,9 @@ def _make(id: int, schema: Schema, registry: RegistryClient) -> _Ready:
     return _Ready(header(id), _fast(schema, references), tree, checker(tree.root))
 
 
-def _fast(schema: Schema, references: list[Referenced]) -> Any:
-    named: dict[str, Any] = {}
+def _fast(schema: Schema, references: list[Referenced], named: dict[str, Any] | None = None) -> Any:
+    """fastavro's own form of it; `named` gets every named type."""
+    named = {} if named is None else named
     for _, text in references:
         fastavro.parse_schema(_json(text), named_schemas=named)
     return fastavro.parse_schema(_json(schema.text), named_schemas=named)
