@@ -56,9 +56,17 @@ def incompatibilities(
         return []
     new = parse(state, schema)
     for each in reversed(earlier if level.endswith("_TRANSITIVE") else earlier[-1:]):
-        reasons = _against(each.schema.type, schema.type) or _reasons(
-            level, new, parse(state, each.schema)
-        )
+        old = parse(state, each.schema)
+        try:
+            reasons = _against(each.schema.type, schema.type) or _reasons(level, new, old)
+        except InvalidSchema as error:
+            raise invalid_schema(
+                f"cannot be held against version {each.version}: {error}"
+            ) from None
+        except RecursionError:
+            raise invalid_schema(
+                f"cannot be held against version {each.version}: types lead to each other too deep"
+            ) from None
         if reasons:
             return [
                 *reasons,

@@ -5,6 +5,7 @@ count.  Not looked at, as there: logical types, and the order in which a union's
 """
 
 from tidelog.dataclass import dataclass
+from tidelog.schemas.errors import InvalidSchema
 from tidelog.schemas.formats.avro_nodes import (
     Array,
     Enum,
@@ -26,6 +27,11 @@ _READS = {
     "bytes": frozenset(("bytes", "string")),
 }
 """Which written primitives a reader's primitive takes; the others take their own."""
+
+STEPS_MAX = 100_000
+"""Nobody's schemas are so large; those that are made to be take no longer than this."""
+REASONS_MAX = 100
+"""Told of a record; one that is used in many places has its own in each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,16 @@ def differences(reader: Node, writer: Node) -> list[Difference]:
 
 class _Checker:
     def __init__(self) -> None:
+        self._steps = 0
         self._assumed: set[tuple[int, int]] = set()
         """Pairs of records that are being compared, or were: a recursive type fits if nothing else speaks against it."""
         self._failed: dict[tuple[int, int], list[Difference]] = {}
         """Pairs that do not fit even so; kept, because unions in unions would ask for them without end."""
 
     def check(self, reader: Node, writer: Node, path: str) -> list[Difference]:
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise InvalidSchema(f"the two take more than {STEPS_MAX} steps to compare")
         if isinstance(writer, Union):
             return self._every_branch(reader, writer, path)
         if isinstance(reader, Union):
@@ -104,6 +114,7 @@ class _Checker:
             return []
         self._assumed.add(pair)
         found = _name_differs(reader, writer, path) + self._fields(reader, writer, path)
+        del found[REASONS_MAX:]
         if found:
             self._failed[pair] = found
         return found

@@ -53,7 +53,10 @@ def parse(text: str, names: dict[str, Named]) -> Node:
         if text.strip() not in PRIMITIVES:
             raise InvalidSchema(f"the schema is not JSON: {error}") from None
         given = text.strip()
-    return _Parser(names).parse(given, "", "", 0)
+    try:
+        return _Parser(names).parse(given, "", "", 0)
+    except RecursionError:  # a default that is as deep
+        raise InvalidSchema(f"types are nested more than {_DEPTH} deep") from None
 
 
 class _Parser:
@@ -189,26 +192,51 @@ class _Parser:
 
 def fits(node: Node, value: Any) -> bool:
     """Whether JSON may stand as a default of this type."""
-    match node:
-        case Union():
-            return any(fits(each, value) for each in node.branches)
-        case Array():
-            return isinstance(value, list) and all(fits(node.items, each) for each in value)
-        case Map():
-            return isinstance(value, dict) and all(
-                fits(node.values, each) for each in value.values()
-            )
-        case Record():
-            return isinstance(value, dict) and all(
-                fits(each.type, value[each.name]) if each.name in value else each.has_default
-                for each in node.fields
-            )
-        case Enum():
-            return isinstance(value, str) and value in node.symbols
-        case Fixed():
-            return isinstance(value, str) and len(value) == node.size and _is_latin(value)
+    return _Defaults().fits(node, value)
+
+
+class _Defaults:
+    """Every part of a value is held against every type once: unions of records that hold each other ask again and again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bool] = {}
+        """By identity: types and the parts of the value outlive the question."""
+
+    def fits(self, node: Node, value: Any) -> bool:
+        key = (id(node), id(value))
+        if key not in self._known:
+            self._known[key] = self._look(node, value)
+        return self._known[key]
+
+    def _look(self, node: Node, value: Any) -> bool:
+        match node:
+            case Union():
+                return any(self.fits(each, value) for each in node.branches)
+            case Array():
+                return isinstance(value, list) and all(
+                    self.fits(node.items, each) for each in value
+                )
+            case Map():
+                return isinstance(value, dict) and all(
+                    self.fits(node.values, each) for each in value.values()
+                )
+            case Record():
+                return isinstance(value, dict) and all(
+                    self.fits(each.type, value[each.name])
+                    if each.name in value
+                    else each.has_default
+                    for each in node.fields
+                )
+            case Enum():
+                return isinstance(value, str) and value in node.symbols
+            case Fixed():
+                return isinstance(value, str) and len(value) == node.size and _is_latin(value)
+        return _fits_primitive(node.type, value)
+
+
+def _fits_primitive(type: str, value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    match node.type:
+    match type:
         case "null":
             return value is None
         case "boolean":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog.dataclass import dataclass
+from tidelog.schemas.errors import InvalidSchema
 
 Documents = dict[str, Any]
 """Schemas by the name under which they are referred to."""
@@ -33,6 +34,11 @@ _SAME = (
     "unevaluatedItems",
 )
 """Keywords that may go, and else must stay as they are."""
+
+STEPS_MAX = 100_000
+"""Nobody's schemas are so large; those that are made to be take no longer than this."""
+REASONS_MAX = 100
+"""Told of a schema; one that is referred to from many places has its own in each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,15 @@ def differences(
 
 class _Checker:
     def __init__(self) -> None:
+        self._steps = 0
         self._assumed: dict[tuple[int, int], object] = {}
         """Pairs of schemas that are being compared, or were; their values keep the schemas, and so their ids, alive."""
         self._failed: dict[tuple[int, int], tuple[list[Difference], object]] = {}
 
     def check(self, reader: _Side, writer: _Side, path: str) -> list[Difference]:
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise InvalidSchema(f"the two take more than {STEPS_MAX} steps to compare")
         reader, writer = reader.resolved(), writer.resolved()
         if reader.schema in (True, {}) or writer.schema is False:
             return []
@@ -123,7 +133,7 @@ class _Checker:
         self._assumed[pair] = alive
         if writer.schema is True:
             writer = writer.at({})
-        found = self._alternatives(reader, writer, path)
+        found = self._alternatives(reader, writer, path)[:REASONS_MAX]
         if found:
             self._failed[pair] = (found, alive)
         return found
