@@ -192,7 +192,7 @@ async def test_handing_on(monkeypatch: pytest.MonkeyPatch) -> None:
         Answer(200, b'{"id":5}'),
     ]
 
-    async def send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+    async def send(url: str, request: Forwarded, timeout_s: float, tls: object) -> Answer:
         assert url == ELSEWHERE.url
         answer = answers.pop(0)
         if isinstance(answer, Exception):
@@ -206,7 +206,7 @@ async def test_handing_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_delete_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+    async def send(url: str, request: Forwarded, timeout_s: float, tls: object) -> Answer:
         raise NobodyThere("reset", may_have_arrived=True)
 
     monkeypatch.setattr(module, "send", send)

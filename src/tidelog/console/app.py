@@ -17,9 +17,9 @@ from starlette.staticfiles import StaticFiles
 import tidelog
 from tidelog.console import api
 from tidelog.console.errors import answer_of, body_of
-from tidelog.console.guard import Guard
 from tidelog.console.sessions import Sessions
 from tidelog.errors import TidelogError
+from tidelog.web.guard import Guard
 
 _log = logging.getLogger(__name__)
 

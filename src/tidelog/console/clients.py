@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from tidelog.audit.ledger import Ledger
 from tidelog.audit.reading import AuditReader
@@ -54,7 +55,9 @@ class Clients:
         self.registry = (
             None
             if registry_url is None
-            else RegistryClient(registry_url, timeout_s=_REGISTRY_TIMEOUT_S)
+            else RegistryClient(
+                registry_url, timeout_s=_REGISTRY_TIMEOUT_S, auth=_login_at(registry_url, config)
+            )
         )
         self.payloads = Payloads(self.registry)
         self.sampler = Sampler(self.admin)
@@ -132,3 +135,11 @@ class Clients:
                     await client.close()
                 except TidelogError as error:
                     _log.debug("closing: %s", error)
+
+
+def _login_at(registry_url: str, config: Mapping[str, str]) -> tuple[str, str] | None:
+    """The user's own login, which a registry may ask for; never in plain text over a network."""
+    user, password = config.get("sasl.username", ""), config.get("sasl.password", "")
+    parts = urlsplit(registry_url)
+    private = parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return (user, password) if user and password and private and not parts.username else None

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.schemas import decisions, errors
+from tidelog.schemas.access import CONFIGURE, DELETE, READ, REGISTER, Access
 from tidelog.schemas.compatibility import is_slow, prepare
 from tidelog.schemas.decisions import LATEST, Decision, level_of
 from tidelog.schemas.forwarding import Answer
-from tidelog.schemas.http import Application, Call, Routes, Text, not_found
+from tidelog.schemas.http import Application, Call, Handler, Routes, Text, not_found
 from tidelog.schemas.journal import canonical_json, references_of
 from tidelog.schemas.model import AVRO, HIGHEST, SCHEMA_TYPES, Proposal, Registered, Schema
 from tidelog.schemas.registry import Registry
@@ -25,45 +26,57 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RESERVED = ("__GLOBAL", "__EMPTY")
 
 
-def application(registry: Registry) -> Application:
-    """The ASGI application of one instance."""
+def application(registry: Registry, access: Access | None = None) -> Application:
+    """The ASGI application of one instance; with `access` users log in, and may do what it says.
+
+    The operation beside a handler is what the user must be allowed to do with the subject in the path.  Handlers without one
+    look for themselves, at what they have found.
+    """
     api = _Api(registry)
     routes = Routes()
-    for method, path, handler in (
-        ("GET", "/", api.root),
-        ("GET", "/contexts", api.contexts),
-        ("GET", "/schemas", api.schemas),
-        ("GET", "/schemas/types", api.types),
-        ("GET", "/schemas/ids/{}", api.schema_by_id),
-        ("GET", "/schemas/ids/{}/schema", api.schema_text_by_id),
-        ("GET", "/schemas/ids/{}/subjects", api.subjects_of_id),
-        ("GET", "/schemas/ids/{}/versions", api.versions_of_id),
-        ("GET", "/subjects", api.subjects),
-        ("POST", "/subjects/{}", api.look_up),
-        ("DELETE", "/subjects/{}", api.delete_subject),
-        ("GET", "/subjects/{}/versions", api.versions),
-        ("POST", "/subjects/{}/versions", api.register),
-        ("GET", "/subjects/{}/versions/{}", api.version),
-        ("DELETE", "/subjects/{}/versions/{}", api.delete_version),
-        ("GET", "/subjects/{}/versions/{}/schema", api.version_text),
-        ("GET", "/subjects/{}/versions/{}/referencedby", api.referenced_by),
-        ("POST", "/compatibility/subjects/{}/versions", api.check_subject),
-        ("POST", "/compatibility/subjects/{}/versions/{}", api.check_version),
-        ("GET", "/config", api.config),
-        ("PUT", "/config", api.set_config),
-        ("DELETE", "/config", api.delete_config),
-        ("GET", "/config/{}", api.config),
-        ("PUT", "/config/{}", api.set_config),
-        ("DELETE", "/config/{}", api.delete_config),
-        ("GET", "/mode", api.mode),
-        ("PUT", "/mode", api.set_mode),
-        ("DELETE", "/mode", api.delete_mode),
-        ("GET", "/mode/{}", api.mode),
-        ("PUT", "/mode/{}", api.set_mode),
-        ("DELETE", "/mode/{}", api.delete_mode),
+    for method, path, handler, operation in (
+        ("GET", "/", api.root, None),
+        ("GET", "/contexts", api.contexts, None),
+        ("GET", "/schemas", api.schemas, None),
+        ("GET", "/schemas/types", api.types, None),
+        ("GET", "/schemas/ids/{}", api.schema_by_id, None),
+        ("GET", "/schemas/ids/{}/schema", api.schema_text_by_id, None),
+        ("GET", "/schemas/ids/{}/subjects", api.subjects_of_id, None),
+        ("GET", "/schemas/ids/{}/versions", api.versions_of_id, None),
+        ("GET", "/subjects", api.subjects, None),
+        ("POST", "/subjects/{}", api.look_up, READ),
+        ("DELETE", "/subjects/{}", api.delete_subject, DELETE),
+        ("GET", "/subjects/{}/versions", api.versions, READ),
+        ("POST", "/subjects/{}/versions", api.register, REGISTER),
+        ("GET", "/subjects/{}/versions/{}", api.version, READ),
+        ("DELETE", "/subjects/{}/versions/{}", api.delete_version, DELETE),
+        ("GET", "/subjects/{}/versions/{}/schema", api.version_text, READ),
+        ("GET", "/subjects/{}/versions/{}/referencedby", api.referenced_by, READ),
+        ("POST", "/compatibility/subjects/{}/versions", api.check_subject, READ),
+        ("POST", "/compatibility/subjects/{}/versions/{}", api.check_version, READ),
+        ("GET", "/config", api.config, None),
+        ("PUT", "/config", api.set_config, CONFIGURE),
+        ("DELETE", "/config", api.delete_config, CONFIGURE),
+        ("GET", "/config/{}", api.config, READ),
+        ("PUT", "/config/{}", api.set_config, CONFIGURE),
+        ("DELETE", "/config/{}", api.delete_config, CONFIGURE),
+        ("GET", "/mode", api.mode, None),
+        ("PUT", "/mode", api.set_mode, CONFIGURE),
+        ("DELETE", "/mode", api.delete_mode, CONFIGURE),
+        ("GET", "/mode/{}", api.mode, READ),
+        ("PUT", "/mode/{}", api.set_mode, CONFIGURE),
+        ("DELETE", "/mode/{}", api.delete_mode, CONFIGURE),
     ):
-        routes.add(method, path, handler)
-    return Application(routes)
+        routes.add(method, path, _allowed(handler, operation) if operation else handler)
+    return Application(routes, access)
+
+
+def _allowed(handler: Handler, operation: str) -> Handler:
+    async def checked(call: Call) -> Any:
+        call.check(operation, _subject(call) if call.parameters else None)
+        return await handler(call)
+
+    return checked
 
 
 class _Api:
@@ -90,6 +103,7 @@ class _Api:
         found = [
             each
             for name in self._state.subjects(_prefix(call), deleted=deleted)
+            if call.may(READ, name)
             for each in (
                 self._state.versions(name, deleted=deleted)[-1:]
                 if call.flag("latestOnly")
@@ -119,17 +133,27 @@ class _Api:
     def _by_id(self, call: Call) -> Registered:
         id = _id(call.parameters[0])
         found = self._state.schema(id, call.text("subject") or None)
-        if found is None:
+        if found is None or not self._may_read(call, id):
             raise errors.schema_not_found(id)
         return found
 
+    def _may_read(self, call: Call, id: int) -> bool:
+        """Whether one of the subjects that have this schema may be read."""
+        return call.access is None or any(
+            call.may(READ, each.subject) for each in self._state.places(id, deleted=True)
+        )
+
     def _places(self, call: Call) -> list[Registered]:
         id = _id(call.parameters[0])
-        if self._state.schema(id) is None:
+        if self._state.schema(id) is None or not self._may_read(call, id):
             raise errors.schema_not_found()
         subject = call.text("subject")
         places = self._state.places(id, deleted=call.flag("deleted"))
-        return [each for each in places if not subject or each.subject == subject]
+        return [
+            each
+            for each in places
+            if (not subject or each.subject == subject) and call.may(READ, each.subject)
+        ]
 
     # Subjects and versions.
 
@@ -139,7 +163,7 @@ class _Api:
         )
         if call.flag("deletedOnly"):
             found = [each for each in found if not self._state.has_subject(each)]
-        return call.page(found)
+        return call.page([each for each in found if call.may(READ, each)])
 
     async def versions(self, call: Call) -> Any:
         subject = _subject(call)
@@ -174,7 +198,7 @@ class _Api:
 
     async def look_up(self, call: Call) -> Any:
         subject, proposal = _subject(call), _proposal(call.json())
-        await self._prepare(subject, proposal)
+        await self._prepare(call, subject, proposal)
         found = decisions.look_up(
             self._state,
             subject,
@@ -187,7 +211,7 @@ class _Api:
     async def register(self, call: Call) -> Any:
         subject, proposal = _new_subject(call), _proposal(call.json())
         normalize = call.flag("normalize")
-        await self._prepare(subject, proposal)
+        await self._prepare(call, subject, proposal)
         if proposal.version == 0 and proposal.id < 0:
             # What is there already needs no writer.
             try:
@@ -229,7 +253,7 @@ class _Api:
         verbose, normalize = call.flag("verbose"), call.flag("normalize")
         subject, proposal = _subject(call), _proposal(call.json())
         try:
-            await self._prepare(subject, proposal)
+            await self._prepare(call, subject, proposal)
             reasons = decisions.check(self._state, subject, version, proposal, normalize=normalize)
         except errors.RegistryError as error:
             if not verbose or error.code != errors.invalid_schema("").code:
@@ -238,8 +262,10 @@ class _Api:
         told: dict[str, Any] = {"is_compatible": not reasons}
         return {**told, "messages": reasons} if verbose else told
 
-    async def _prepare(self, subject: str, proposal: Proposal) -> None:
+    async def _prepare(self, call: Call, subject: str, proposal: Proposal) -> None:
         """Long schemas are understood in a thread, and are then at hand for the decision."""
+        for each in proposal.schema.references:
+            call.check(READ, each.subject)
         if is_slow(proposal.schema):
             await asyncio.to_thread(prepare, self._state, subject, proposal.schema)
 

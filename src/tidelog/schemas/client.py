@@ -5,17 +5,19 @@
     registry.schema(id).text
 
 Thread-safe: each thread has a connection of its own.  Several addresses are tried in turn.
-Absent: OAuth, client certificates, contexts.
+A user and a password stand in the address (`https://alice:secret@host`) or are given as `auth`; `roots` is a PEM file that the
+registry's certificate is checked against.  Absent: OAuth, client certificates, contexts.
 """
 
 import base64
 import http.client
 import json
+import ssl
 import threading
 import weakref
 from collections.abc import Iterable
 from typing import Any, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from tidelog.errors import SettingsError
 from tidelog.schemas.errors import RegistryError, RegistryUnreachable
@@ -35,8 +37,11 @@ class RegistryClient:
         *,
         timeout_s: float = 30.0,
         auth: tuple[str, str] | None = None,
+        roots: str | None = None,
     ) -> None:
-        addresses = url.split(",") if isinstance(url, str) else url
+        addresses = list(url.split(",") if isinstance(url, str) else url)
+        auth = auth or next(filter(None, map(_login, addresses)), None)
+        self._roots = roots
         self._addresses = [_address(each.strip()) for each in addresses]
         self._timeout_s = timeout_s
         self._headers = {"Accept": _ACCEPT, "Content-Type": _ACCEPT}
@@ -225,8 +230,14 @@ class RegistryClient:
 
     def _connect(self, index: int) -> http.client.HTTPConnection:
         host, port, secure, _ = self._addresses[index]
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(host, port, timeout=self._timeout_s)
+        connection: http.client.HTTPConnection
+        if secure:
+            context = ssl.create_default_context(cafile=self._roots)
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         self._open.add(connection)
         return connection
 
@@ -255,9 +266,19 @@ def _answer(status: int, text: bytes) -> Any:
 def _address(url: str) -> tuple[str, int, bool, str]:
     parts = urlsplit(url if "//" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{url!r} is no address of a registry, such as http://localhost:8081")
+        shown = url.rpartition("@")[2]  # a password may stand before it
+        raise SettingsError(
+            f"{shown!r} is not an address of a registry, such as http://localhost:8081"
+        )
     secure = parts.scheme == "https"
     return parts.hostname, parts.port or (443 if secure else 80), secure, parts.path.rstrip("/")
+
+
+def _login(url: str) -> tuple[str, str] | None:
+    parts = urlsplit(url.strip())
+    if not parts.username:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")
 
 
 def _path(*parts: str) -> str:

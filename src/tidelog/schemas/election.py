@@ -59,6 +59,7 @@ class Election:
         host: str,
         port: int,
         *,
+        scheme: str = "http",
         session_timeout_ms: int,
         changed: Callable[[Leader | None], None],
     ) -> None:
@@ -69,7 +70,7 @@ class Election:
             "host": host,
             "port": port,
             "master_eligibility": True,
-            "scheme": "http",
+            "scheme": scheme,
         }
         self._url = _url(self._identity)
         self._session_timeout_ms = session_timeout_ms

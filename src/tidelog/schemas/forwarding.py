@@ -5,6 +5,8 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from tidelog.dataclass import dataclass
@@ -22,6 +24,8 @@ class Forwarded:
     """Path and query, not decoded."""
     body: bytes
     is_forwarded: bool
+    authorization: str = field(default="", repr=False)
+    """The user's own login, which the writer checks again."""
 
     @property
     def repeatable(self) -> bool:
@@ -54,10 +58,17 @@ class NobodyThere(Exception):
         self.may_have_arrived = may_have_arrived
 
 
-async def send(url: str, request: Forwarded, timeout_s: float) -> Answer:
+async def send(
+    url: str, request: Forwarded, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> Answer:
     """The answer of the instance at `url`.  May be cancelled; the request may have arrived all the same."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    host, port = parts.hostname or "", parts.port
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=timeout_s)
+    )
     # Writes are few: a connection and a thread for each is simpler than a second HTTP client.
     asking = asyncio.get_running_loop().run_in_executor(None, _send, connection, request)
     try:
@@ -79,7 +90,7 @@ def _send(connection: http.client.HTTPConnection, request: Forwarded) -> Answer:
                 request.method,
                 request.target,
                 body=request.body,
-                headers={"Content-Type": "application/json", FORWARDED_HEADER: "true"},
+                headers=_headers(request),
             )
             response = connection.getresponse()
             return Answer(response.status, response.read())
@@ -87,6 +98,13 @@ def _send(connection: http.client.HTTPConnection, request: Forwarded) -> Answer:
             raise NobodyThere(repr(error), may_have_arrived=True) from error
     finally:
         connection.close()
+
+
+def _headers(request: Forwarded) -> dict[str, str]:
+    headers = {"Content-Type": "application/json", FORWARDED_HEADER: "true"}
+    if request.authorization:
+        headers["Authorization"] = request.authorization
+    return headers
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from tidelog.dataclass import dataclass
+from tidelog.schemas.access import Access, not_allowed
 from tidelog.schemas.errors import RegistryError, invalid_request
 from tidelog.schemas.forwarding import FORWARDED_HEADER, Answer, Forwarded
 
@@ -21,6 +22,7 @@ CONTENT_TYPES = (
     "application/vnd.schemaregistry+json",
     "application/json",
 )
+_NOT_LOGGED_IN = 401
 _BODY_LIMIT_BYTES = 8 * 1024 * 1024
 
 Scope = MutableMapping[str, Any]
@@ -36,6 +38,17 @@ class Call:
     """What stood in the path's places, decoded."""
     query: dict[str, list[str]]
     raw: Forwarded
+    user: str = ""
+    access: Access | None = None
+    """None where nobody has to log in."""
+
+    def may(self, operation: str, subject: str | None) -> bool:
+        return self.access is None or self.access.may(self.user, operation, subject)
+
+    def check(self, operation: str, subject: str | None) -> None:
+        """403 unless the user may do this."""
+        if not self.may(operation, subject):
+            raise not_allowed(self.user, operation, subject)
 
     def text(self, name: str, default: str = "") -> str:
         return self.query.get(name, [default])[-1]
@@ -67,6 +80,8 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Any]]
+_ANYBODY = ""
+"""The user where nobody has to log in."""
 
 
 class Text(str):
@@ -104,8 +119,9 @@ class Routes:
 class Application:
     """The ASGI application over a table of routes."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, access: Access | None = None) -> None:
         self._routes = routes
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,6 +131,8 @@ class Application:
             (b"content-type", _content_type(scope).encode()),
             (b"content-length", str(len(body)).encode()),
         ]
+        if status == _NOT_LOGGED_IN:
+            headers.append((b"www-authenticate", b'Basic realm="tidelog registry"'))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send(
             {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
@@ -125,16 +143,20 @@ class Application:
             raw_path = scope.get("raw_path") or scope["path"].encode()
             path = raw_path.partition(b"?")[0].decode("latin-1")
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            authorization = headers.get(b"authorization", "")
+            user = await self._access.who(authorization) if self._access is not None else _ANYBODY
             handler, parameters = self._routes.find(method, path)
             query_text = scope["query_string"].decode("latin-1")
             raw = Forwarded(
                 method,
                 f"{path}?{query_text}" if query_text else path,
                 await _body(receive),
-                any(name == FORWARDED_HEADER.encode() for name, _ in scope["headers"]),
+                FORWARDED_HEADER.encode() in headers,
+                authorization,
             )
             query = parse_qs(query_text, keep_blank_values=True)
-            return _told(await handler(Call(parameters, query, raw)))
+            return _told(await handler(Call(parameters, query, raw, user, self._access)))
         except RegistryError as error:
             told = {"error_code": error.code, "message": error.message}
             return error.status, _dump(told)

@@ -7,6 +7,7 @@ a write waits, up to `write_timeout_s`.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -38,6 +39,10 @@ class RegistryOptions:
     session_timeout_ms: int = 10_000
     """A writer that was killed is replaced after this long."""
     write_timeout_s: float = 30.0
+    scheme: str = "http"
+    """How the other instances reach this one."""
+    tls: ssl.SSLContext | None = None
+    """What their certificates are checked with; the system's roots without."""
 
 
 class Registry:
@@ -70,6 +75,7 @@ class Registry:
             options.group,
             host,
             port,
+            scheme=options.scheme,
             session_timeout_ms=options.session_timeout_ms,
             changed=self._leader_changed,
         )
@@ -155,7 +161,14 @@ class Registry:
 
     async def _hand_on(self, url: str, request: Forwarded) -> Answer | None:
         """What the writer answered; None if it did not, and somebody should be asked again."""
-        sending = asyncio.ensure_future(send(url, request, self.options.write_timeout_s))
+        if not url.startswith(f"{self.options.scheme}://"):
+            # Users' passwords go with it: not in plain text because somebody in the group says so.
+            raise errors.forwarding_failed(
+                f"the writer at {url} does not speak {self.options.scheme}"
+            )
+        sending = asyncio.ensure_future(
+            send(url, request, self.options.write_timeout_s, self.options.tls)
+        )
         try:
             if request.repeatable:
                 await self._done_or_deposed(sending, url)

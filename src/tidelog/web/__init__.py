@@ -10,6 +10,7 @@ Signals, logging and the loop stay the caller's.  The schema registry and the co
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,21 +23,27 @@ _KEEP_ALIVE_S = 75
 
 
 @contextlib.asynccontextmanager
-async def hosting(application: Any, listener: socket.socket, **options: Any) -> AsyncIterator[None]:
-    """Serve while the block runs; `options` are uvicorn's."""
-    server = _Server(
-        uvicorn.Config(
-            application,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_STOP_S,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            **options,
-        )
+async def hosting(
+    application: Any,
+    listener: socket.socket,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
+) -> AsyncIterator[None]:
+    """Serve while the block runs, over TLS where a context is given; `options` are uvicorn's."""
+    config = uvicorn.Config(
+        application,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_STOP_S,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        **options,
     )
+    config.load()
+    config.ssl = tls  # made by us: uvicorn's own reads files and knows no minimum version
+    server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         await server.listening.wait()
