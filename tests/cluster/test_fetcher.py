@@ -212,6 +212,31 @@ async def test_a_new_partition_does_not_wait_for_a_fetch_that_waits(rig):
     assert rig.leader.purpose != first_way
 
 
+async def test_what_is_left_when_nothing_else_is_followed_is_not_kept_by_the_session(rig):
+    """It would be answered for at once, and for ever."""
+    left = rig.follow(0)
+    await rig.leader.next()
+    rig.fetchers.leave(left)
+    rig.leader.reply(data(0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert rig.leader.requests.empty()  # there is nothing to ask for
+    rig.follow(1)
+    request = await rig.leader.next()
+    assert places(request) == {1: (0, -1)}
+    assert (request.session_id, request.session_epoch) == (77, 1)
+    assert [each.partitions for each in request.forgotten_topics_data] == [[0]]
+
+
+async def test_a_session_that_holds_what_was_not_asked_for_is_given_up(rig):
+    rig.follow(0)
+    await rig.leader.next()
+    rig.leader.reply(data(0), data(5, error_code=NotLeaderOrFollower.code))
+    request = await rig.leader.next()
+    assert places(request) == {0: (0, -1)}
+    assert request.session_epoch == 0
+
+
 async def test_one_that_fails_rests_alone(tmp_path):
     rig = Rig(tmp_path, clock=ManualClock())
     failing, sound = rig.follow(0), rig.follow(1)

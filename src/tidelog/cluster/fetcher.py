@@ -106,6 +106,8 @@ class Fetcher:
         """What the leader's session holds, or will with the request that is under way."""
         self._moved: dict[_Key, None] = {}
         """Those of which the session may hold something else than what is."""
+        self._forgotten: dict[_Key, None] = {}
+        """Those that the session holds and should not: told with the next request that is sent, whenever that is."""
         self._resting: dict[_Key, _Followed] = {}
         self._changed = asyncio.Event()
         self._asking = False
@@ -187,17 +189,13 @@ class Fetcher:
                 self._moved[key] = None
         moved, self._moved = self._moved, {}
         topics: dict[bytes, FetchTopic] = {}
-        forgotten: dict[bytes, ForgottenTopic] = {}
         for key in moved:
             followed = self._fetchable(key, now)
             if followed is None:
                 if self._known.pop(key, None) is not None:
-                    gone = forgotten.get(key[0])
-                    if gone is None:
-                        gone = ForgottenTopic(topic_id=UUID(bytes=key[0]), partitions=[])
-                        forgotten[key[0]] = gone
-                    gone.partitions.append(key[1])
+                    self._forgotten[key] = None
                 continue
+            self._forgotten.pop(key, None)
             position = followed.position()
             if self._known.get(key) == position:
                 continue
@@ -227,8 +225,20 @@ class Fetcher:
             session_id=self._session_id,
             session_epoch=self._session_epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
+            forgotten_topics_data=self._tell_forgotten() if self._known else [],
         )
+
+    def _tell_forgotten(self) -> list[ForgottenTopic]:
+        topics: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = ForgottenTopic(
+                    topic_id=UUID(bytes=topic_id), partitions=[]
+                )
+            topic.partitions.append(index)
+        self._forgotten.clear()
+        return list(topics.values())
 
     def _fetchable(self, key: _Key, now: float) -> _Followed | None:
         """The partition, if it is to be fetched now."""
@@ -286,6 +296,7 @@ class Fetcher:
         """Nobody knows what the leader's session holds: the next request begins another, ending this one."""
         self._session_epoch = _FULL_SESSION
         self._known.clear()
+        self._forgotten.clear()
         self._moved = dict.fromkeys(self._followed)
 
     async def _sleep(self, seconds: float | None) -> None:
@@ -310,16 +321,22 @@ class Fetcher:
         else:
             self._give_up_session()
         to_flush: list[Log] = []
+        strange = ""
         for topic in answer.responses:
             for data in topic.partitions:
                 key = topic.topic_id.bytes, data.partition_index
                 followed, position = self._followed.get(key), known.get(key)
-                if followed is not None and position is not None:
+                if position is None:
+                    strange = f"{topic.topic_id}-{data.partition_index}"
+                elif followed is not None:
                     self._moved[key] = None
                     await self._take_one(followed, position, data, to_flush)
         for log in to_flush:
             # What the flush policy promises holds for a replica too: the next fetch says that we have it.
             await self._shared.flusher.flush(log, log.log_end_offset)
+        if strange:
+            # It would be told again at once, and for ever.
+            raise ProtocolError(f"the session holds {strange}, which was not asked for")
 
     async def _take_one(
         self, followed: _Followed, position: _Known, data: PartitionData, to_flush: list[Log]
