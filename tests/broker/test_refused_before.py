@@ -11,6 +11,7 @@ import pytest
 from hot_path import TOPIC_ID, HotPath, batch, produce_request, settled
 from replicated import ReplicatedPath
 
+from tidelog.broker.refusals import FORGOTTEN_AFTER_S, Refusals
 from tidelog.errors import (
     KafkaStorageError,
     NotEnoughReplicas,
@@ -18,6 +19,7 @@ from tidelog.errors import (
     OutOfOrderSequenceNumber,
     UnknownTopicOrPartition,
 )
+from tidelog.kernel import stamp_batch
 from tidelog.protocol.messages.produce import ProduceRequest
 
 OUT_OF_ORDER = OutOfOrderSequenceNumber.code
@@ -94,6 +96,32 @@ async def test_behind_a_batch_that_came_before_the_broker_led(tmp_path):
     assert hot.replica.log_end_offset == 0, "the producer is not known, so any sequence would do"
 
 
+@pytest.mark.parametrize("elsewhere", [(0, 2, 4), (0,)], ids=["and more", "alone"])
+async def test_a_batch_that_another_leader_took_is_not_waited_for(tmp_path, elsewhere):
+    """The broker lost the partition, refused a batch, followed the leader that took it, and leads again."""
+    hot = ReplicatedPath(tmp_path)
+    hot.follow()
+    assert (await told(hot, 0))[0] == NotLeaderOrFollower.code
+    for offset, sequence in enumerate(elsewhere):
+        taken = numbered(sequence)
+        stamp_batch(taken, 0, 2 * offset, 4)
+        hot.replica.append_from_leader(taken, 2 * offset, 0)
+    hot.lead(epoch=5, partition_epoch=1, isr=(1,))
+    following = elsewhere[-1] + 2
+    assert await told(hot, following) == (0, following)
+
+
+async def test_a_batch_that_is_still_missing_is_waited_for_after_a_change_of_leaders(tmp_path):
+    hot = ReplicatedPath(tmp_path)
+    hot.lead(isr=(1,), partition_epoch=1)
+    assert await told(hot, 0) == (0, 0)
+    hot.follow(partition_epoch=2)
+    assert (await told(hot, 2))[0] == NotLeaderOrFollower.code
+    hot.lead(epoch=5, partition_epoch=3, isr=(1,))
+    assert (await told(hot, 4))[0] == NotLeaderOrFollower.code
+    assert [await told(hot, each) for each in (2, 4)] == [(0, 2), (0, 4)]
+
+
 async def test_behind_a_batch_that_came_before_its_topic(tmp_path):
     hot = HotPath(tmp_path, partitions=0)
     assert (await told(hot, 0))[0] == UnknownTopicOrPartition.code
@@ -120,6 +148,14 @@ async def test_a_batch_that_never_comes_again_is_not_waited_for(hot, full):
     assert (await told(hot, 4))[0] == KafkaStorageError.code
     await hot.timers.advance(30_000)
     assert await told(hot, 4) == (OUT_OF_ORDER, -1)
+
+
+def test_what_nobody_came_back_for_does_not_hold_for_ever():
+    """Small requests of idempotent producers go the short way again."""
+    refusals = Refusals()
+    refusals.note("events", 0, memoryview(numbered(0)), NotLeaderOrFollower(), 100.0)
+    assert refusals.hold(100.0 + FORGOTTEN_AFTER_S / 2)
+    assert not refusals.hold(100.0 + FORGOTTEN_AFTER_S)
 
 
 async def test_sequences_begin_anew_after_the_largest(hot, full):

@@ -71,7 +71,8 @@ def produce_run(
     if not found:
         return pos, None
     silent = found[0][2] == 0
-    refusing = bool(services.refusals)
+    refusals = services.refusals
+    refusing = bool(refusals) and refusals.hold(services.clock.monotonic())
     groups: dict[bytes, _Group] = {}
     for request in found:
         place, _, acks, start, batch_end, records, max_timestamp, producer_id = request

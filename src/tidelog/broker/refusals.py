@@ -6,12 +6,14 @@ is right but does harm: librdkafka then begins a new epoch and sends everything 
 was written before and only waits for its commit, and nobody can tell any longer that it is there twice.  And a producer
 that is not known yet may begin with any sequence: its second batch would be taken, and the first be out of order for ever.
 
-So a batch behind a refused one gets the same answer as that one, until it comes again.  A producer that has given it up
-begins a new epoch; for one that does not, the refusal is forgotten after a while.
+So a batch behind a refused one gets the same answer as that one, until it comes again, here or to another leader: what this
+broker has followed, while it did not lead, is in its log.  A producer that has given it up begins a new epoch; for one that
+does not, the refusal is forgotten after a while.
 """
 
 from typing import NamedTuple
 
+from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     CorruptMessage,
     KafkaError,
@@ -21,7 +23,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records.batch import BatchHeader, parse_header
-from tidelog.storage.producers import MAX_SEQUENCE
+from tidelog.storage.producers import MAX_SEQUENCE, Producer
 
 FORGOTTEN_AFTER_S = 30.0
 """Longer than what a producer sent before it heard of the refusal can be on its way."""
@@ -48,14 +50,24 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def check(self, topic: str, index: int, header: BatchHeader, now: float) -> None:
+    def hold(self, now: float) -> bool:
+        """Whether there is any that is not too old."""
+        self._forget(now)
+        return bool(self._refused)
+
+    def check(self, partition: Partition, header: BatchHeader, now: float) -> None:
         """Raise what was raised for a batch before this one, if that has not come again."""
-        key = topic, index, header.producer_id
+        key = partition.topic, partition.index, header.producer_id
         refusal = self._refused.get(key)
         if refusal is None:
             return
-        if header.producer_epoch == refusal.epoch and now < refusal.until:
-            distance = _distance(header, refusal)
+        written = partition.log.producers.by_id.get(header.producer_id)
+        if (
+            header.producer_epoch == refusal.epoch
+            and now < refusal.until
+            and not (written is not None and _is_in(written, refusal))
+        ):
+            distance = _distance(header.base_sequence, refusal)
             if distance > 0:
                 raise refusal.error
             if distance < 0:
@@ -79,7 +91,7 @@ class Refusals:
         known = self._refused.get(key)
         if known is not None and (
             header.producer_epoch < known.epoch
-            or (header.producer_epoch == known.epoch and _distance(header, known) > 0)
+            or (header.producer_epoch == known.epoch and _distance(header.base_sequence, known) > 0)
         ):
             return
         self._refused.pop(key, None)
@@ -96,7 +108,14 @@ class Refusals:
             del self._refused[key]
 
 
-def _distance(header: BatchHeader, refusal: _Refusal) -> int:
-    """How far the batch is behind the refused one; negative if it is before it.  After 2^31 - 1 comes 0."""
-    ahead = (header.base_sequence - refusal.sequence) & MAX_SEQUENCE
+def _is_in(written: Producer, refusal: _Refusal) -> bool:
+    """Whether the log has the refused batch, which another leader took, or one of a newer epoch."""
+    if written.epoch != refusal.epoch:
+        return written.epoch > refusal.epoch
+    return bool(written.batches) and _distance(written.last_sequence, refusal) >= 0
+
+
+def _distance(sequence: int, refusal: _Refusal) -> int:
+    """How far the sequence is behind the refused one; negative if it is before it.  After 2^31 - 1 comes 0."""
+    ahead = (sequence - refusal.sequence) & MAX_SEQUENCE
     return ahead if ahead <= MAX_SEQUENCE >> 1 else ahead - MAX_SEQUENCE - 1

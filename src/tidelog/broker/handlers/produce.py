@@ -299,7 +299,7 @@ def _append(
         if header.attributes & TRANSACTIONAL:
             check_batch(services, transactional_id, (name, index), header, version)
         if services.refusals and header.producer_id >= 0:
-            services.refusals.check(name, index, header, services.clock.monotonic())
+            services.refusals.check(partition, header, services.clock.monotonic())
         batch = records if made_anew is None else made_anew
         return partition, partition.append(batch, header, acks=acks)
     except KafkaError as error:
