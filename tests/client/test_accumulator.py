@@ -4,6 +4,7 @@ import pytest
 
 from tidelog.client.accumulator import Accumulator, BufferFull, PartitionQueue
 from tidelog.client.batch import Batch
+from tidelog.client.partitioning import Candidates
 from tidelog.client.settings import ProducerSettings, load
 from tidelog.errors import MessageTooLarge, TidelogError
 from tidelog.names import TopicPartition
@@ -18,7 +19,7 @@ def make(**options: object) -> tuple[Accumulator, ManualClock]:
 
 
 def put(acc: Accumulator, value: bytes, partition: int | None = 0, key: bytes | None = None):  # type: ignore[no-untyped-def]
-    return acc.append("t", partition, range(4), 1000, key, value, ())
+    return acc.append("t", partition, Candidates(4, (0, 1, 2, 3)), 1000, key, value, ())
 
 
 def test_a_full_batch_is_sealed_and_another_begun() -> None:

@@ -142,3 +142,39 @@ def test_an_admin_asks_the_next_controller(cluster: LocalCluster) -> None:
             assert admin.describe_cluster().controller != controller
         finally:
             cluster.brokers[controller].start()
+
+
+def test_partitions_whose_only_broker_is_gone_do_not_hold_up_the_others(
+    cluster: LocalCluster,
+) -> None:
+    """Three partitions with one replica each; clients that were there before and new ones go on with the other two."""
+    topic = "alone"
+    deadline = time.monotonic() + PATIENCE_S
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap, batch_size=0) as before,
+    ):
+        admin.create_topics({topic: 3}, replication_factor=1)
+        before.send_many(topic, [b"x"] * 3)
+        before.flush()
+        controller = admin.describe_cluster().controller  # which has work to do
+        there = {each.leader for each in admin.describe_topics([topic])[topic].partitions}
+        with standing(cluster, min(there - {controller})):
+            leaders: list[int] = []
+            while -1 not in leaders and time.monotonic() < deadline:
+                described = admin.describe_topics([topic])[topic]
+                leaders = [each.leader for each in described.partitions]
+            lost = TopicPartition(topic, leaders.index(-1))
+            with Producer(bootstrap_servers=cluster.bootstrap, batch_size=0) as producer:
+                sent = [producer.send(topic, b"new") for _ in range(20)]
+                assert lost.partition not in {each.result(PATIENCE_S).partition for each in sent}
+            for tp, (begin, end) in admin.watermarks(topic, led=True).items():
+                assert tp != lost
+                assert end > begin == 0
+            with Consumer(
+                bootstrap_servers=cluster.bootstrap, topics=topic, auto_offset_reset="earliest"
+            ) as consumer:
+                found: list[Any] = []
+                while sum(each.value == b"new" for each in found) < 20:
+                    found += consumer.poll(timeout=1.0)
+                    assert time.monotonic() < deadline

@@ -54,7 +54,9 @@ class Prober:
         if not committed:
             return {}
         ends = self._offsets(dict.fromkeys(committed, _LATEST))
-        begins = self._offsets(dict.fromkeys(committed, _EARLIEST))
+        begins = self._offsets(dict.fromkeys(ends, _EARLIEST))
+        # Of a partition without a leader nothing is known.
+        committed = {tp: each for tp, each in committed.items() if tp in begins}
         behind = {tp: each for tp, each in committed.items() if each < ends[tp]}
         history = self._history(group, behind) if behind else None
         spans = {} if history is None else {tp: self._span(history.get(tp, [])) for tp in behind}
@@ -102,7 +104,7 @@ class Prober:
         return found[0].timestamp if found else None
 
     def _offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = self._admin.list_offsets(times) if times else {}
+        found = self._admin.list_offsets(times, led=True) if times else {}
         return {tp: each.offset for tp, each in found.items()}
 
     def _retention(self, topic: str) -> tuple[int, int]:
@@ -145,8 +147,9 @@ class Prober:
 
         topic = self._admin.describe_topics([CONSUMER_OFFSETS])[CONSUMER_OFFSETS]
         home = TopicPartition(CONSUMER_OFFSETS, shard_of(group, len(topic.partitions)))
-        end = self._offsets({home: _LATEST})[home]
-        offset = self._offsets({home: self._now_ms - WINDOW_MS})[home]
+        # The group's own coordinator leads it, and has just told what it has committed.
+        end = self._admin.list_offsets({home: _LATEST})[home].offset
+        offset = self._admin.list_offsets({home: self._now_ms - WINDOW_MS})[home].offset
         found: dict[TopicPartition, list[Commit]] = {}
         seen_bytes = 0
         while 0 <= offset < end and seen_bytes < _HISTORY_BYTES:

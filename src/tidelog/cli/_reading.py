@@ -1,10 +1,11 @@
 """Reading partitions from here to there, without a group."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.cli._options import for_any_client
-from tidelog.errors import SettingsError
+from tidelog.errors import LeaderNotAvailable, SettingsError
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,12 +34,18 @@ def partitions_of(
             if each not in range(len(topic.partitions)):
                 last = len(topic.partitions) - 1
                 raise SettingsError(f"--partition {each}: topic {topic.name} has 0 to {last}")
-    return [
-        TopicPartition(topic.name, part.partition)
+    found = [
+        (TopicPartition(topic.name, part.partition), part.leader)
         for topic in described.values()
         for part in topic.partitions
         if not wanted or part.partition in wanted
     ]
+    leaderless = [str(tp) for tp, leader in found if leader < 0]
+    if leaderless and (wanted or len(leaderless) == len(found)):
+        raise LeaderNotAvailable(f"{', '.join(leaderless)}: no leader at the moment")
+    for name in leaderless:
+        print(f"{name} has no leader; it is left out", file=sys.stderr)
+    return [tp for tp, leader in found if leader >= 0]
 
 
 def offsets_at(

@@ -178,7 +178,8 @@ def _rows(
 ) -> list[dict[str, Any]]:
     owners = {tp: member for member in members for tp in member.assignment}
     places = sorted({*committed, *owners})
-    ends = _offsets(admin, places, _LATEST) if places else {}
+    found = admin.list_offsets(dict.fromkeys(places, _LATEST), led=True) if places else {}
+    ends = {tp: each.offset for tp, each in found.items()}
     rows: list[dict[str, Any]] = []
     for tp in places:
         owner, verdict = owners.get(tp), verdicts.get(tp)
@@ -188,7 +189,7 @@ def _rows(
                 "topic": tp.topic,
                 "partition": tp.partition,
                 "offset": committed.get(tp),
-                "log_end": ends[tp],
+                "log_end": ends.get(tp),  # nobody knows that of one without a leader
                 **(asdict(verdict) if verdict else dict.fromkeys(_VERDICT)),
                 "member_id": owner.member_id if owner else None,
                 "host": owner.host if owner else None,

@@ -131,7 +131,7 @@ def _describe(admin: "Admin", arguments: argparse.Namespace) -> None:
             for each in admin.describe_topic_configs(topic.name).values()
             if not each.is_default
         }
-        marks = admin.watermarks(topic.name) if arguments.offsets else {}
+        marks = admin.watermarks(topic.name, led=True) if arguments.offsets else {}
         described.append(_as_json(topic, configs, marks, arguments.under_replicated_partitions))
     if arguments.json:
         print_json(described)
@@ -255,8 +255,12 @@ def _trim(admin: "Admin", arguments: argparse.Namespace) -> None:
     elif arguments.all:
         before = dict.fromkeys(wanted, _ALL)
     else:
-        marks = admin.watermarks(name)
-        before = {tp: arguments.offset for tp in wanted if marks[tp][0] < arguments.offset}
+        marks = admin.watermarks(name, led=True)
+        before = {
+            tp: arguments.offset
+            for tp in wanted
+            if tp not in marks or marks[tp][0] < arguments.offset
+        }
     begins = sorted(admin.delete_records(before).items())
     rows = [(tp.topic, tp.partition, begin) for tp, begin in begins]
     if arguments.json:

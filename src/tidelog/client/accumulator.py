@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from tidelog.client.batch import Batch, Delivery, ReadyBatch
-from tidelog.client.partitioning import next_sticky
+from tidelog.client.partitioning import Candidates, next_sticky
 from tidelog.client.settings import ProducerSettings
 from tidelog.clock import Clock, SystemClock
 from tidelog.errors import MessageTooLarge, TidelogError
@@ -141,7 +141,7 @@ class Accumulator:
         self,
         topic: str,
         partition: int | None,
-        candidates: range,
+        candidates: Candidates,
         timestamp: int | None,
         key: bytes | None,
         value: bytes | None,
@@ -202,6 +202,18 @@ class Accumulator:
             self._seal(each)
         self._wake()
         return batch
+
+    def follow(self, topic: str, candidates: Candidates) -> None:
+        """The topic has these partitions now: keys are spread over all, and nothing sticks to one without a leader."""
+        with self.lock:
+            drafts = self.drafts.get(topic)
+            if drafts is None:
+                return
+            self._drafts_of(topic, candidates.total)
+            stuck = self._sticky.get(topic)
+            if stuck is not None and candidates.led and stuck.partition[1] not in candidates.led:
+                del self._sticky[topic]
+                drafts.sticky = None
 
     def seal_all(self) -> list[Batch]:
         """Close all open batches, encode them here, and return everything that is not done."""
@@ -264,7 +276,12 @@ class Accumulator:
             self._spare.append(buffer)
 
     def _turn_over(
-        self, topic: str, partition: int | None, candidates: range, size: int, closed: list[Batch]
+        self,
+        topic: str,
+        partition: int | None,
+        candidates: Candidates,
+        size: int,
+        closed: list[Batch],
     ) -> Batch:
         """A batch with room, opened if need be; those that had none are closed.  The lock is held."""
         sticks = partition is None
@@ -272,7 +289,9 @@ class Accumulator:
             last = self._sticky.pop(topic, None)
             if last is not None:
                 self._close(last, closed)
-            partition = next_sticky(candidates, self._stuck_to.get(topic, -1))
+            # Where nobody leads any, whichever gets a leader first is as good as another.
+            some = candidates.led or range(candidates.total)
+            partition = next_sticky(some, self._stuck_to.get(topic, -1))
             self._stuck_to[topic] = partition
         place = TopicPartition(topic, partition)
         batch = self._open.get(place)
@@ -285,7 +304,7 @@ class Accumulator:
                     self._seal(each)
                 raise BufferFull
             batch = self._new_batch(place, size)
-        drafts = self._drafts_of(topic, len(candidates))
+        drafts = self._drafts_of(topic, candidates.total)
         if partition < len(drafts.open):
             drafts.open[partition] = batch.draft
         if sticks:

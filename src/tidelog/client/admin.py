@@ -8,6 +8,7 @@ Absent: delegation tokens, features, moving replicas between a broker's director
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from tidelog.client.offsets import (
 )
 from tidelog.client.settings import ClientSettings, load
 from tidelog.dataclass import dataclass
-from tidelog.errors import UnknownTopicOrPartition, error_of
+from tidelog.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -274,6 +275,23 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
     ) -> dict[TopicPartition, int]:
         """Delete the records before these offsets, -1 for all; returns where each partition now begins."""
         begins: dict[TopicPartition, int] = {}
+
+        async def ask() -> None:
+            try:
+                await self._delete_records(
+                    {tp: before[tp] for tp in before if tp not in begins}, begins
+                )
+            except KafkaError as error:
+                if error.retriable:
+                    await self._cluster.refresh({topic for topic, _ in before})
+                raise
+
+        await self._cluster.retrying(ask)
+        return begins
+
+    async def _delete_records(
+        self, before: Mapping[TopicPartition, int], begins: dict[TopicPartition, int]
+    ) -> None:
         by_node: dict[int, dict[str, DeleteRecordsTopic]] = {}
         for (topic, partition), offset in before.items():
             node = (await self._cluster.leader(topic, partition)).node
@@ -291,22 +309,42 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
                     tp = TopicPartition(done.name, each.partition_index)
                     _raise(each.error_code, f"records of {tp}", None)
                     begins[tp] = each.low_watermark
-        return begins
 
     async def list_offsets(
-        self, partitions: Mapping[TopicPartition, int], *, committed: bool = False
+        self,
+        partitions: Mapping[TopicPartition, int],
+        *,
+        committed: bool = False,
+        led: bool = False,
     ) -> dict[TopicPartition, FoundOffset]:
         """The first offset at or after a time in ms for each; -1 is the end, -2 the beginning.
 
-        For those who read only what is `committed`, the end is before the first open transaction.
+        For those who read only what is `committed`, the end is before the first open transaction.  With `led`, partitions
+        without a leader are left out instead of waited for.
         """
+        if led:
+            partitions = {tp: partitions[tp] for tp in await self._led(partitions)}
         isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
         return await find_offsets(self._cluster, partitions, isolation)
 
-    async def watermarks(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Where each partition of the topic begins and ends."""
+    async def _led(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        found: list[TopicPartition] = []
+        for tp in partitions:
+            with suppress(LeaderNotAvailable):
+                await self._cluster.leader(*tp)
+                found.append(tp)
+        return found
+
+    async def watermarks(
+        self, topic: str, *, led: bool = False
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Where each partition of the topic begins and ends; with `led` only of those that have a leader."""
+        self._cluster.topics.pop(topic, None)  # others may have given it more
         info = await self._cluster.topic(topic)
-        tps = [TopicPartition(topic, index) for index in info.partitions]
+        tps = [
+            TopicPartition(topic, index)
+            for index in (info.candidates.led if led else info.partitions)
+        ]
         first = await find_offsets(self._cluster, dict.fromkeys(tps, EARLIEST))
         last = await find_offsets(self._cluster, dict.fromkeys(tps, LATEST))
         return {tp: (first[tp].offset, last[tp].offset) for tp in tps}

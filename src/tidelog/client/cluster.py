@@ -13,6 +13,7 @@ from uuid import UUID
 
 from tidelog.client.connection import Connection
 from tidelog.client.metrics import Metrics
+from tidelog.client.partitioning import Candidates
 from tidelog.client.security import ClientSecurity
 from tidelog.client.settings import ClientSettings
 from tidelog.client.silence import Silence
@@ -75,8 +76,8 @@ class TopicInfo:
     id: UUID
     is_internal: bool
     partitions: dict[int, Leader]
-    candidates: range
-    """All partitions that there are, for those who choose one."""
+    candidates: Candidates
+    """For those who choose a partition."""
     raw: MetadataResponseTopic
 
 
@@ -89,8 +90,11 @@ class Cluster:
         *,
         auto_create: bool = False,
         metrics: Metrics | None = None,
+        on_topic: Callable[[TopicInfo], None] | None = None,
     ) -> None:
+        """`on_topic` is told whatever the brokers say of a topic."""
         self.settings = settings
+        self._on_topic = on_topic
         self.metrics = metrics or Metrics()
         self.auto_create = auto_create
         self._security = ClientSecurity.of(settings)
@@ -108,25 +112,33 @@ class Cluster:
         """Replaced by others; each closes itself when its last answer is here."""
         self._silence = Silence(self)
         self._coordinators: dict[tuple[str, str], int] = {}
-        self._refreshing: dict[frozenset[str] | None, asyncio.Task[MetadataResponse]] = {}
+        self._refreshing: dict[
+            tuple[frozenset[str] | None, bool], asyncio.Task[MetadataResponse]
+        ] = {}
 
     # Metadata.
 
-    async def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """Ask anew for these topics, or for all; concurrent callers who ask the same share the answer."""
-        key = None if topics is None else frozenset(topics)
+    async def refresh(
+        self, topics: Iterable[str] | None, *, create: bool | None = None
+    ) -> MetadataResponse:
+        """Ask anew for these topics, or for all; concurrent callers who ask the same share the answer.
+
+        With `create` the broker may make what is missing; without either, as the client was told to.
+        """
+        create = self.auto_create if create is None else create
+        key = (None if topics is None else frozenset(topics), create)
         task = self._refreshing.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._refresh(key))
+            task = asyncio.ensure_future(self._refresh(*key))
             self._refreshing[key] = task
             task.add_done_callback(_see)
             task.add_done_callback(lambda _: self._refreshing.pop(key, None))
         return await asyncio.shield(task)
 
     async def topic(self, name: str, timeout_s: float | None = None) -> TopicInfo:
-        """What is known of the topic; asked for if need be, and waited for if it has no leaders yet."""
+        """What is known of the topic; asked for if need be, and waited for as long as none of its partitions has a leader."""
         info = self.topics.get(name)
-        if info is not None and all(leader.node >= 0 for leader in info.partitions.values()):
+        if info is not None and info.candidates.led:
             return info
 
         loop = asyncio.get_running_loop()
@@ -146,8 +158,8 @@ class Cluster:
     async def leader(self, topic: str, partition: int) -> Leader:
         """Who leads the partition now."""
         info = await self.topic(topic)
-        if partition not in info.partitions:
-            await self.refresh([topic])  # it may have grown
+        if partition not in info.candidates.led:
+            await self.refresh([topic])  # it may have grown, or somebody was elected
             info = await self.topic(topic)
         if partition not in info.partitions:
             raise UnknownTopic(
@@ -155,7 +167,7 @@ class Cluster:
             )
         leader = info.partitions[partition]
         if leader.node < 0:
-            raise LeaderNotAvailable(f"partition {partition} of {topic!r} has no leader")
+            raise LeaderNotAvailable(f"{topic}-{partition} has no leader at the moment")
         return leader
 
     def leader_at_hand(self, tp: TopicPartition) -> Leader | None:
@@ -399,14 +411,16 @@ class Cluster:
         )
         raise (_FirstContactFailed if first_contact else NetworkException)(message)
 
-    async def _refresh(self, topics: frozenset[str] | None) -> MetadataResponse:
+    async def _refresh(self, topics: frozenset[str] | None, create: bool) -> MetadataResponse:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=self.auto_create)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
         answer = cast(MetadataResponse, await self.ask_any(request))
         self.note_brokers(answer)
         for topic in answer.topics:
             if topic.name and topic.error_code in (0, LeaderNotAvailable.code):
-                self.topics[topic.name] = _info(topic)
+                info = self.topics[topic.name] = _info(topic)
+                if self._on_topic is not None:
+                    self._on_topic(info)
             elif topic.name:
                 self.topics.pop(topic.name, None)
         return answer
@@ -441,8 +455,10 @@ def _info(topic: MetadataResponseTopic) -> TopicInfo:
         each.partition_index: Leader(each.leader_id, each.leader_epoch)
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     }
+    led = tuple(index for index, leader in leaders.items() if leader.node >= 0)
+    candidates = Candidates(len(leaders), led)
     return TopicInfo(
-        topic.name or "", topic.topic_id, topic.is_internal, leaders, range(len(leaders)), topic
+        topic.name or "", topic.topic_id, topic.is_internal, leaders, candidates, topic
     )
 
 
@@ -457,8 +473,8 @@ def _topic_error(response: MetadataResponse, name: str) -> KafkaError | None:
         return InvalidTopicException(f"{name!r} is not a legal topic name")
     if code == TopicAuthorizationFailed.code:
         return TopicAuthorizationFailed(f"not allowed for topic {name!r}")
-    if code == 0 and topic is not None and any(each.leader_id < 0 for each in topic.partitions):
-        return LeaderNotAvailable(f"a partition of topic {name!r} has no leader")
+    if code == 0 and topic is not None and all(each.leader_id < 0 for each in topic.partitions):
+        return LeaderNotAvailable(f"no partition of topic {name!r} has a leader")
     return error_of(code, f"metadata of topic {name!r}: {error_of(code)}") if code else None
 
 

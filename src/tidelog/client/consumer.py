@@ -26,6 +26,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.client.assignment import COMMITTED, Assignment, PartitionState
@@ -48,7 +49,13 @@ from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
 from tidelog.client.reader import Reader
 from tidelog.client.settings import ConsumerSettings, load, names_given
 from tidelog.client.subscription import Wish
-from tidelog.errors import KafkaError, SettingsError, StaleMemberEpoch, TidelogError
+from tidelog.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    SettingsError,
+    StaleMemberEpoch,
+    TidelogError,
+)
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -125,7 +132,8 @@ class AsyncConsumer(Closing):
         for topic in {tp.topic for tp in wanted}:
             await self.cluster.topic(topic)
         for tp in wanted:
-            await self.cluster.leader(*tp)
+            with suppress(LeaderNotAvailable):  # it is read once it has one
+                await self.cluster.leader(*tp)
         self.assignment.replace(wanted)
         self._start_committing()
 

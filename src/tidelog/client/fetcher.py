@@ -15,7 +15,7 @@ from tidelog.client.decoding import Chunk
 from tidelog.client.fetching import fetch_request, fetched
 from tidelog.client.group_requests import committed_offsets
 from tidelog.client.metrics import ConsumerMetrics
-from tidelog.client.offsets import EARLIEST, LATEST, find_offsets
+from tidelog.client.offsets import EARLIEST, LATEST, find_some_offsets
 from tidelog.client.settings import ConsumerSettings
 from tidelog.errors import (
     CorruptMessage,
@@ -46,6 +46,8 @@ class Fetcher:
         self._fetching: set[int] = set()
         self._pausing: dict[int, float] = {}
         self._placing = False
+        self._unplaced: set[TopicPartition] = set()
+        """Whose lack of an offset has been told."""
         self._background: set[asyncio.Task[None]] = set()
         self.assignment = Assignment(self.wake)
         self._isolation = int(settings.isolation_level == "read_committed")
@@ -266,12 +268,27 @@ class Fetcher:
         if not by_time:
             return
         times = {state.partition: time for state, time, _ in by_time}
-        found = await find_offsets(self._cluster, times, self._isolation)
+        found, failed = await find_some_offsets(self._cluster, times, self._isolation)
         late = [tp for tp, each in found.items() if each.offset < 0]  # nothing is that young
-        ends = await find_offsets(self._cluster, dict.fromkeys(late, LATEST)) if late else {}
+        if late:
+            ends, more = await find_some_offsets(self._cluster, dict.fromkeys(late, LATEST))
+            found = {tp: each for tp, each in found.items() if each.offset >= 0} | ends
+            failed |= more
+        # The others are read meanwhile, and those without an answer asked for again.
         for state, _, epoch in by_time:
-            offset = (ends.get(state.partition) or found[state.partition]).offset
-            self.assignment.place(state, epoch, offset)
+            if state.partition in found:
+                self._unplaced.discard(state.partition)
+                self.assignment.place(state, epoch, found[state.partition].offset)
+        for tp, error in failed.items():
+            if not error.retriable:
+                raise error
+            self._warn_unplaced(tp, error)
+
+    def _warn_unplaced(self, tp: TopicPartition, error: KafkaError) -> None:
+        """Tell that a partition is not read; once, until its offset is known."""
+        if tp not in self._unplaced:
+            _log.warning("%s is not read yet: %s", tp, error)
+        self._unplaced.add(tp)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -35,29 +35,41 @@ async def find_offsets(
     found: dict[TopicPartition, FoundOffset] = {}
 
     async def ask() -> None:
-        missing = [tp for tp in times if tp not in found]
-        by_node: dict[int, list[TopicPartition]] = {}
-        for tp in missing:
-            by_node.setdefault((await cluster.leader(*tp)).node, []).append(tp)
-        answers = await asyncio.gather(
-            *(
-                _ask_node(cluster, node, {tp: times[tp] for tp in tps}, isolation)
-                for node, tps in by_node.items()
-            )
-        )
-        failed: KafkaError | None = None
-        for answer in answers:
-            for tp, result in answer.items():
-                if isinstance(result, KafkaError):
-                    failed = result
-                else:
-                    found[tp] = result
-        if failed is not None:
-            await cluster.refresh({tp.topic for tp in missing})
-            raise failed
+        missing = {tp: time for tp, time in times.items() if tp not in found}
+        more, failed = await find_some_offsets(cluster, missing, isolation)
+        found.update(more)
+        if failed:
+            raise next(iter(failed.values()))
 
     await cluster.retrying(ask)
     return found
+
+
+async def find_some_offsets(
+    cluster: Cluster, times: Mapping[TopicPartition, int], isolation: int = READ_UNCOMMITTED
+) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
+    """The same, asked once: what was found, and what is wrong with the other partitions."""
+    found: dict[TopicPartition, FoundOffset] = {}
+    failed: dict[TopicPartition, KafkaError] = {}
+    by_node: dict[int, dict[TopicPartition, int]] = {}
+    for tp, time in times.items():
+        try:
+            by_node.setdefault((await cluster.leader(*tp)).node, {})[tp] = time
+        except KafkaError as error:
+            failed[tp] = error
+    answers = await asyncio.gather(
+        *(_ask_node(cluster, node, some, isolation) for node, some in by_node.items())
+    )
+    for answer in answers:
+        for tp, result in answer.items():
+            if isinstance(result, KafkaError):
+                failed[tp] = result
+            else:
+                found[tp] = result
+    stale = {tp.topic for tp, error in failed.items() if error.retriable}
+    if stale:
+        await cluster.refresh(stale)
+    return found, failed
 
 
 async def _ask_node(
@@ -70,7 +82,10 @@ async def _ask_node(
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=isolation, topics=list(topics.values()), timeout_ms=30_000
     )
-    answer = cast(ListOffsetsResponse, await cluster.ask(node, request))
+    try:
+        answer = cast(ListOffsetsResponse, await cluster.ask(node, request))
+    except KafkaError as error:  # one broker that is away must not keep the others' offsets from us
+        return dict.fromkeys(times, error)
     return {
         TopicPartition(topic.name, each.partition_index): (
             error_of(

@@ -6,12 +6,21 @@ record without one sticks to a partition until its batch is full (KIP-480): fewe
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.kernel import murmur2
 
 Partitioner = Callable[[str, Any, Any, int], int]
 """A user's own: topic, key and value before they are serialised, number of partitions; returns the partition."""
+
+
+class Candidates(NamedTuple):
+    """Which partitions of a topic a record may go to."""
+
+    total: int
+    """All that there are: keys are spread over them, whether they are led at the moment or not."""
+    led: tuple[int, ...]
+    """Those that have a leader: records without a key go there."""
 
 
 def partition_of(key: bytes, count: int) -> int:

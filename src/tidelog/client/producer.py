@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class _MetadataMissing(Exception):
-    """The topic's partitions are not known yet."""
+    """The topic's partitions are not known yet, or not the one that was named."""
 
 
 class AsyncProducer(Closing):
@@ -78,7 +78,9 @@ class AsyncProducer(Closing):
         self._serialize_value = value_serializer
         self._partitioner = partitioner
         self._metrics = ProducerMetrics()
-        self.cluster = Cluster(self.settings, auto_create=True, metrics=self._metrics)
+        self.cluster = Cluster(
+            self.settings, auto_create=True, metrics=self._metrics, on_topic=self._follow
+        )
         self._observer = standard_observer() if audit is True else audit or None
         self._stamp = () if self._observer is None else self._observer.stamp
         self.accumulator = Accumulator(self.settings, self._clock, self._wake, self._stamp)
@@ -119,8 +121,9 @@ class AsyncProducer(Closing):
                 delivery = drafts.add(value, key, timestamp)
                 if delivery is not None:
                     return delivery
-        if topic not in self.cluster.topics:
-            await self.learn(topic)
+        info = self.cluster.topics.get(topic)
+        if info is None or (partition is not None and partition not in info.partitions):
+            await self.learn(topic, partition)
         deadline = None
         while True:
             try:
@@ -147,8 +150,9 @@ class AsyncProducer(Closing):
             raise TidelogError("the producer is closed, or was made before this process was forked")
         if self.transactions is not None:
             self.transactions.check_open()
-        if topic not in self.cluster.topics:
-            await self.learn(topic)
+        info = self.cluster.topics.get(topic)
+        if info is None or partition not in info.partitions:
+            await self.learn(topic, partition)
         deadline = self._clock.monotonic() + self.settings.max_block_ms / 1000
         while True:
             try:
@@ -269,15 +273,14 @@ class AsyncProducer(Closing):
         if self.transactions is not None:
             self.transactions.check_open()
         info = self.cluster.topics.get(topic)
-        if info is None:
+        if info is None or (partition is not None and partition not in info.partitions):
             raise _MetadataMissing
-        if partition is not None:
+        if partition is None and self._partitioner is not None:
+            partition = self._partitioner(topic, key, value, info.candidates.total)
             if partition not in info.partitions:
                 raise UnknownTopicOrPartition(
-                    f"topic {topic!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
+                    f"the partitioner chose partition {partition}, but topic {topic!r} has 0 to {len(info.partitions) - 1}"
                 )
-        elif self._partitioner is not None:
-            partition = self._partitioner(topic, key, value, len(info.candidates))
         if self._serialize_key is not None and key is not None:
             key = self._serialize_key(key)
         if self._serialize_value is not None and value is not None:
@@ -288,7 +291,7 @@ class AsyncProducer(Closing):
             if type(key) is not bytes:
                 key = _octets("key", key)
             if partition is None:
-                partition = partition_of(key, len(info.candidates))
+                partition = partition_of(key, info.candidates.total)
         if headers:
             headers = tuple(headers.items() if isinstance(headers, Mapping) else headers)
         if self._stamp:
@@ -306,12 +309,20 @@ class AsyncProducer(Closing):
     async def send_encoded(self, topic: str, value: bytes, key: bytes) -> Delivery:
         """Queue a record past the serialisers, the partitioner and the stamps: for an observer's own records."""
         info = await self.learn(topic)
-        number = partition_of(key, len(info.candidates))
+        number = partition_of(key, info.candidates.total)
         return self.accumulator.append(topic, number, info.candidates, None, key, value, ())
 
-    async def learn(self, topic: str) -> TopicInfo:
-        """The topic's metadata, waited for at most max.block.ms."""
-        return await self.cluster.topic(topic, self.settings.max_block_ms / 1000)
+    async def learn(self, topic: str, partition: int | None = None) -> TopicInfo:
+        """The topic's metadata, waited for at most max.block.ms; asked anew if they do not name the partition."""
+        info = await self.cluster.topic(topic, self.settings.max_block_ms / 1000)
+        if partition is not None and partition not in info.partitions:
+            await self.cluster.refresh([topic])  # it may have grown
+            info = await self.cluster.topic(topic, self.settings.max_block_ms / 1000)
+            if partition not in info.partitions:
+                raise UnknownTopicOrPartition(
+                    f"topic {topic!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
+                )
+        return info
 
     def out_of_memory(self) -> RequestTimedOut:
         return RequestTimedOut(
@@ -321,6 +332,9 @@ class AsyncProducer(Closing):
 
     def _wake(self) -> None:
         self._sender.wake()
+
+    def _follow(self, info: TopicInfo) -> None:
+        self.accumulator.follow(info.name, info.candidates)
 
     async def _abort_quietly(self) -> None:
         """Nobody has ended the transaction: do not let readers wait until its time is over."""
@@ -456,7 +470,7 @@ class Producer(Blocking[AsyncProducer]):
     def _send_slowly(self, topic: str, *rest: Any) -> Delivery:
         accumulator = self._core.accumulator
         until = time.monotonic() + self._core.settings.max_block_ms / 1000
-        self._thread.run(self._core.learn(topic))
+        self._thread.run(self._core.learn(topic, rest[-1]))
         while True:
             try:
                 return self._append(topic, *rest)

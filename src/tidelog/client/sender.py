@@ -110,6 +110,7 @@ class Sender:
         self.failures = Failures()
         self._closed = False
         self._task = asyncio.ensure_future(self._run())
+        self._start(self._keep_fresh())
 
     def wake(self) -> None:
         """Look again; from any thread."""
@@ -428,9 +429,18 @@ class Sender:
             self._give_up(
                 batch,
                 RequestTimedOut(
-                    f"not acknowledged by {batch.partition} within delivery.timeout.ms={limit}"
+                    f"not acknowledged by {batch.partition}{self._why(batch.partition)} within delivery.timeout.ms={limit}"
                 ),
             )
+
+    def _why(self, tp: TopicPartition) -> str:
+        """What the metadata say against a partition."""
+        info = self._cluster.topics.get(tp.topic)
+        if info is None:
+            return ", whose topic is not there,"
+        if tp.partition not in info.partitions:
+            return f", which is not there (the topic has 0 to {len(info.partitions) - 1}),"
+        return "" if info.partitions[tp.partition].node >= 0 else ", which has no leader,"
 
     # What must be there before a batch can be sent.
 
@@ -532,6 +542,16 @@ class Sender:
         finally:
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
             self._refreshing.discard(topic)
+
+    async def _keep_fresh(self) -> None:
+        """Ask anew for the topics in use: partitions are added, and leaders move without anybody's error."""
+        while True:
+            await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
+            try:
+                # A topic that was deleted must not come back by itself.
+                await self._cluster.refresh(list(self._cluster.topics), create=False)
+            except KafkaError as error:
+                _log.debug("metadata: %s", error)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
