@@ -23,7 +23,7 @@ from tidelog.audit.reading import AuditReader
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.schemas import AvroSerializer, RegistryClient
 from tidelog.schemas.local_registry import LocalRegistry
-from tidelog.spark import jobs, parquet_lake
+from tidelog.spark import jobs, parquet_lake, writing
 from tidelog.spark.failures import reason
 from tidelog.spark.jobs import auditing
 from tidelog.spark.jobs.loading import _Job
@@ -134,6 +134,70 @@ def test_a_topic_created_again_is_not_loaded_behind_the_old_one(
     with pytest.raises(TidelogError, match=rf"of id {old[:17]}.*, it has {new}\. Load it into"):
         jobs.load([topic], lake, kafka, on_gap="skip")
     assert numbers(lake) == list(range(20))
+
+
+def test_plain_directories_load_on_after_files_were_removed(
+    fill: Fill, lake: str, kafka: dict[str, str], topic: str
+) -> None:
+    fill(range(20), timestamp=HOUR)
+    jobs.load([topic], lake, kafka, format="parquet")
+    for each in Path(lake).glob("topic=*/**/*.parquet"):
+        each.unlink()
+    fill(range(20, 30), timestamp=HOUR)
+    assert jobs.load([topic], lake, kafka).rows == 10
+    assert numbers(lake) == list(range(20, 30))
+
+
+def test_what_a_path_may_be(
+    fill: Fill,
+    kafka: dict[str, str],
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(range(4))
+    for place in ("s3a://bucket/lake", "hdfs://name/lake", "s3:/lake", "file://host/lake"):
+        with pytest.raises(
+            SettingsError, match=r"in a directory that the driver and all executors"
+        ):
+            jobs.load([topic], place, kafka)
+    assert not list(tmp_path.iterdir()), "nothing is made under such a name"
+    assert jobs.load([topic], f"file://{tmp_path}/a lake", kafka).rows == 4
+    assert jobs.load([topic], f"{tmp_path}/a lake", kafka).rows == 0
+    assert numbers(f"{tmp_path}/a lake") == list(range(4))
+
+
+def test_a_table_that_is_not_there_has_no_status(
+    lake: str, kafka: dict[str, str], topic: str
+) -> None:
+    with pytest.raises(SettingsError, match="there is no table at"):
+        jobs.status([topic], lake, kafka)
+
+
+def test_scattered_times_do_not_make_a_file_each(
+    lake: str, kafka: dict[str, str], topic: str, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty hours in turn, which is more than there may be open files."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(1200):
+            when = HOUR + number % 60 * 3_600_000
+            producer.send(topic, b"%d" % number, partition=0, timestamp=when)
+    monkeypatch.setattr(writing, "_MOST_BUFFERED", 20_000)
+    jobs.load([topic], lake, kafka)
+    assert numbers(lake) == list(range(1200))
+    files = len(DeltaTable(lake).file_uris())
+    assert files <= 3 * 60, f"{files} files of 60 hours"
+
+    told = jobs.compact(lake, dry_run=True)
+    version = DeltaTable(lake).version()
+    done = jobs.compact(lake)
+    assert (told.files_before, told.files_after) == (done.files_before, done.files_after)
+    assert done.files_after == 60
+    assert DeltaTable(lake).version() - version <= 2, "hours are compacted together"
+    assert sorted(map(int, DeltaTable(lake).to_pyarrow_table()["value"].to_pylist())) == list(
+        range(1200)
+    )
 
 
 # ------------------------------------------------------------------ readers with filters

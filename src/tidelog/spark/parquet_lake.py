@@ -103,6 +103,8 @@ class ParquetLake:
     def _roll_forward(self) -> None:
         """Move what the newest manifest names into place; others may be doing the same."""
         root = Path(self.path)
+        if not (root / self._manifest.get("staging", _STAGING)).is_dir():
+            return  # it goes last: everything was moved, and what is not there any more was removed since
         for name in self._manifest.get("files", ()):
             source, target = root / self._manifest["staging"] / name, root / name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidelog.errors import SettingsError, TidelogError
+from tidelog.spark.lakes import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,8 @@ def to_topic(
 
 
 def to_table(frame: "DataFrame", path: str, checkpoint: str) -> "DataStreamWriter":
-    """A writer whose query appends each finished row to a table."""
+    """A writer whose query appends each finished row to a table; columns that come later are added to it."""
+    path = local_path(path)
     sink = stream_id(checkpoint)
 
     def commit(rows: "DataFrame", batch: int) -> None:
@@ -69,6 +71,7 @@ def read_table(spark: "SparkSession", path: str) -> "DataFrame":
     from deltalake import DeltaTable
     from pyspark.sql.types import StructType
 
+    path = local_path(path)
     if not DeltaTable.is_deltatable(path):
         raise SettingsError(f"there is no table at {path}")
     found = DeltaTable(path)
@@ -94,7 +97,9 @@ def append_batch(path: str, rows: Any, sink: str, batch: int) -> bool:
         return False
     properties = CommitProperties(app_transactions=[Transaction(sink, batch)])
     try:
-        write_deltalake(path, rows, mode="append", commit_properties=properties)
+        write_deltalake(
+            path, rows, mode="append", schema_mode="merge", commit_properties=properties
+        )
     except DeltaError as error:
         raise TidelogError(f"{path}: {error}") from None
     return True
@@ -102,7 +107,7 @@ def append_batch(path: str, rows: Any, sink: str, batch: int) -> bool:
 
 def stream_id(checkpoint: str) -> str:
     """The name of a stream, which is kept with its checkpoint: without that it begins anew, and is another."""
-    place = Path(checkpoint) / "tidelog-stream.json"
+    place = Path(local_path(checkpoint)) / "tidelog-stream.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         mine = place.with_name(f".{place.name}.{uuid.uuid4()}")

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -31,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.errors import KafkaError, SettingsError
 from tidelog.spark.cluster import Brokers
+from tidelog.spark.lakes import local_path
 from tidelog.spark.options import LATEST, SourceOptions
 from tidelog.spark.planning import (
     Offsets,
@@ -202,7 +202,4 @@ def _remember(location: str, offsets: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path(location: str) -> Path:
-    parsed = urlparse(location)
-    if parsed.scheme not in ("", "file"):
-        raise SettingsError(f"initialOffsetsLocation {location} must be a path on this machine")
-    return Path(parsed.path)
+    return Path(local_path(location))

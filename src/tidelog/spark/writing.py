@@ -33,7 +33,9 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, err
 _FRAME = 5
 """Bytes of a schema id with its magic zero."""
 _MOST_OPEN = 24
-"""Hours that are written to at once; with more the one that was used least recently ends its file."""
+"""Hours whose files are open at once; with more the one that was used least recently ends its file."""
+_MOST_BUFFERED = 64 * 1024 * 1024
+"""Bytes of rows that wait for more of their hours, so that times that are scattered do not make a file each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +191,24 @@ def _by_hour(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 class _Files:
-    """The files of one task, one open for each hour."""
+    """The files of one task.  Rows wait in memory until there are many of their hour, or of all together."""
 
     def __init__(self, task: LoadTask) -> None:
         self._task = task
+        self._waiting: dict[int, list[pa.RecordBatch]] = {}
+        self._waiting_bytes: Counter[int] = Counter()
         self._open: dict[int, _File] = {}
         self._done: list[LakeFile] = []
 
     def write(self, hour: int, rows: pa.RecordBatch) -> None:
-        file = self._open.pop(hour, None) or _File(self._task, hour)
-        self._open[hour] = file
-        file.write(rows)
-        if len(self._open) > _MOST_OPEN:
-            self._done.append(self._open.pop(next(iter(self._open))).close())
+        self._waiting.setdefault(hour, []).append(rows)
+        self._waiting_bytes[hour] += rows.nbytes
+        while self._waiting_bytes.total() > _MOST_BUFFERED:
+            self._flush(self._waiting_bytes.most_common(1)[0][0])
 
     def close(self) -> list[LakeFile]:
+        while self._waiting:
+            self._flush(next(iter(self._waiting)))
         while self._open:
             self._done.append(self._open.pop(next(iter(self._open))).close())
         return self._done
@@ -213,6 +218,17 @@ class _Files:
             file.drop()
         for done in self._done:
             (Path(self._task.table) / done.path).unlink(missing_ok=True)
+
+    def _flush(self, hour: int) -> None:
+        """Write what waits for one hour."""
+        rows = self._waiting.pop(hour)
+        del self._waiting_bytes[hour]
+        file = self._open.pop(hour, None) or _File(self._task, hour)
+        self._open[hour] = file
+        for each in rows:
+            file.write(each)
+        if len(self._open) > _MOST_OPEN:
+            self._done.append(self._open.pop(next(iter(self._open))).close())
 
 
 class _File:

@@ -1,9 +1,12 @@
 """Looking after a lake's table: what is in it, what it lacks, small files made large, and the way back into a topic."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
@@ -47,7 +50,10 @@ def status(topics: Sequence[str], table: str, kafka: Mapping[str, str]) -> list[
     named.setdefault("kafka.isolation.level", "read_committed")
     brokers = Brokers(source_options({**named, "subscribe": ",".join(topics)}, streaming=False))
     partitions = brokers.partitions()
-    there = open_lake(table).offsets(partitions)
+    lake = open_lake(table)
+    if lake.version < 0:
+        raise SettingsError(f"there is no table at {table}; `tidelog spark load` makes one")
+    there = lake.offsets(partitions)
     earliest, latest = brokers.earliest(partitions), brokers.latest(partitions)
     return [
         PartitionStatus(*tp, there.get(tp), latest[tp], latest[tp] - there.get(tp, earliest[tp]))
@@ -75,7 +81,7 @@ def compact(
 ) -> Compacted:
     """Make few large files of the many small ones of hours that are over, and remove files that no version of that age uses.
 
-    Readers are not disturbed, and neither is a load.  With `dry_run` nothing is done, and `files_after` is the fewest that there could be.
+    Readers are not disturbed, and neither is a load.  With `dry_run` nothing is done, and `files_after` is about what there would be.
     """
     if vacuum_after < _SAFE:
         raise SettingsError(
@@ -85,27 +91,43 @@ def compact(
     if isinstance(lake, ParquetLake):
         raise SettingsError(f"{path} is plain Parquet: only Delta tables can be compacted")
     found = lake.table
+    over = datetime.now(UTC) - min_age
+    target = target_mb * 1024 * 1024
     before = len(found.file_uris())
-    fewest = before
-    for wanted in _closed(found, datetime.now(UTC) - min_age):
-        if dry_run:
-            place = "/".join(f"{name}={value}" for name, _, value in wanted)
-            fewest -= max(0, sum(f"/{place}/" in each for each in found.file_uris()) - 1)
-        else:
-            found.optimize.compact(wanted, target_size=target_mb * 1024 * 1024)
+    if dry_run:
+        after = before - _could_go(found, over, target)
+    else:
+        for wanted in _closed(over):
+            found.optimize.compact(wanted, target_size=target)
             found.update_incremental()
+        after = len(found.file_uris())
     hours = int(vacuum_after.total_seconds() // 3600)
     removed = found.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
-    return Compacted(before, fewest if dry_run else len(found.file_uris()), len(removed))
+    return Compacted(before, after, len(removed))
 
 
-def _closed(found: "DeltaTable", latest: datetime) -> Iterator[list[tuple[str, str, str]]]:
-    """The directories of hours that were over then, as Delta's filters."""
-    for each in found.partitions():
-        values = dict(each)
-        day = datetime.fromisoformat(str(values["date"])).replace(tzinfo=UTC)
-        if day + timedelta(hours=int(values["hour"]) + 1) <= latest:
-            yield [(name, "=", str(value)) for name, value in values.items()]
+def _closed(over: datetime) -> list[list[tuple[str, str, Any]]]:
+    """The hours that were over then, as Delta's filters: all of the days before, and some of that day; a commit each."""
+    day = over.date().isoformat()
+    filters: list[list[tuple[str, str, Any]]] = [[("date", "<", day)]]
+    if over.hour:
+        filters.append(
+            [("date", "=", day), ("hour", "in", [str(hour) for hour in range(over.hour)])]
+        )
+    return filters
+
+
+def _could_go(found: "DeltaTable", over: datetime, target: int) -> int:
+    """How many files compaction could save, in hours that were over then."""
+    sizes: dict[tuple[Any, ...], list[int]] = {}
+    for each in pa.table(found.get_add_actions(flatten=True)).to_pylist():
+        day = each["partition.date"]
+        begin = datetime(day.year, day.month, day.day, int(each["partition.hour"]), tzinfo=UTC)
+        if begin + timedelta(hours=1) <= over:
+            place = (each["partition.topic"], begin)
+            sizes.setdefault(place, []).append(each["size_bytes"])
+    small = ([size for size in each if size < target] for each in sizes.values())
+    return sum(max(0, len(each) - math.ceil(sum(each) / target)) for each in small if each)
 
 
 def replay(
