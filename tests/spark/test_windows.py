@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -275,3 +276,12 @@ def test_the_papers_uses(spark: SparkSession, bootstrap: str) -> None:
     )
     counted = {(row.item, row.other): row.members for row in found["items that go together"]}
     assert counted == {pair: number for pair, number in pairs.items() if number >= 2}
+
+
+def test_a_table_takes_columns_that_come_later(tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    assert append_batch(place, pa.table({"a": [1]}), "s", 0)
+    assert append_batch(place, pa.table({"a": [2], "b": ["x"]}), "s", 1)
+    assert append_batch(place, pa.table({"a": [3]}), "s", 2)
+    rows = DeltaTable(place).to_pyarrow_table().sort_by("a").to_pylist()
+    assert rows == [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": 3, "b": None}]

@@ -8,40 +8,22 @@ looked up once a process.  What does not decode is null, or fails the query with
 
 Where Polars is installed it decodes whole batches (`tidelog.spark.native_avro`); else, and where it cannot, fastavro does, message by message.
 
-Absent: decimals, recursive schemas, unions of more than one type and null.
+Which types columns have, and which schemas cannot be one, is in `tidelog.spark.avro_types`.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidelog.errors import SettingsError
+from tidelog.spark.avro_types import arrow_type, column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidelog.spark.native_avro import NativeReader
-
-_PRIMITIVES = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
-}
-_LOGICAL = {
-    "timestamp-millis": pa.timestamp("us", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "uuid": pa.string(),
-}
 
 
 def from_avro(
@@ -61,12 +43,13 @@ def from_avro(
     if on_bad not in ("null", "fail"):
         raise SettingsError(f"on_bad={on_bad!r} must be null or fail")
     text = reader or _latest(registry, subject)
-    kind = arrow_type(json.loads(text))
+    made = column_of(json.loads(text))
+    kind = made.type
     schema = StructType([*frame.schema.fields, StructField(into, from_arrow_type(kind))])
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = _deserializer(registry, text)
-        native = _native(registry, text, kind)
+        native = _native(registry, text)
         for batch in batches:
             values = batch.column(column).to_pylist()
             decoded = native.decode(values) if native is not None else None
@@ -91,54 +74,12 @@ def to_avro(
     def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         write = _serializer(registry, schema, subject)
         for batch in batches:
-            values = [write(each) for each in batch.column(column).to_pylist()]
+            rows = batch.column(column).to_pylist(maps_as_pydicts="strict")
+            values = [write(each) for each in rows]
             place = batch.schema.get_field_index(column)
             yield batch.set_column(place, column, pa.array(values, pa.binary()))
 
     return frame.mapInArrow(encode, StructType(fields))
-
-
-def arrow_type(schema: Any, named: Mapping[str, Any] | None = None) -> pa.DataType:
-    """The Arrow type of an Avro schema; SettingsError where there is none."""
-    known: dict[str, Any] = dict(named or {})
-    if isinstance(schema, list):
-        some = [each for each in schema if each != "null"]
-        if len(some) != 1:
-            raise SettingsError(f"a union of {len(some)} types cannot be a column: {schema}")
-        return arrow_type(some[0], known)
-    if isinstance(schema, str):
-        found = known.get(schema) or known.get(schema.rpartition(".")[2])
-        return found if found is not None else _primitive(schema)
-    kind = schema["type"]
-    if isinstance(kind, dict | list):
-        return arrow_type(kind, known)
-    if schema.get("logicalType") in _LOGICAL:
-        return _LOGICAL[schema["logicalType"]]
-    if kind == "array":
-        return pa.list_(pa.field("element", arrow_type(schema["items"], known)))
-    if kind == "map":
-        return pa.map_(pa.string(), arrow_type(schema["values"], known))
-    if kind in ("record", "error"):
-        fields = []
-        for each in schema["fields"]:
-            made = arrow_type(each["type"], known)
-            known |= {_name(each["type"]): made} if _name(each["type"]) else {}
-            fields.append(pa.field(each["name"], made))
-        return pa.struct(fields)
-    return _primitive(kind)
-
-
-def _primitive(name: str) -> pa.DataType:
-    if name not in _PRIMITIVES:
-        raise SettingsError(f"the Avro type {name!r} cannot be a column")
-    return _PRIMITIVES[name]
-
-
-def _name(schema: Any) -> str:
-    """The name of a type that is declared here, which later fields may use."""
-    if isinstance(schema, list):
-        return next((name for each in schema if (name := _name(each))), "")
-    return str(schema.get("name", "")) if isinstance(schema, dict) else ""
 
 
 def _latest(registry: str, subject: str | None) -> str:
@@ -151,6 +92,7 @@ def _latest(registry: str, subject: str | None) -> str:
 
 
 _readers: dict[tuple[str, str], Callable[[bytes | None], Any]] = {}
+"""By registry and reader's schema: what makes a message a value of the column."""
 _writers: dict[tuple[str, str, str], Callable[[Any], bytes | None]] = {}
 
 
@@ -159,14 +101,16 @@ def _deserializer(registry: str, text: str) -> Callable[[bytes | None], Any]:
     from tidelog.schemas.client import RegistryClient
 
     if (registry, text) not in _readers:
-        _readers[registry, text] = AvroDeserializer(RegistryClient(registry), reader=text)
+        read = AvroDeserializer(RegistryClient(registry), reader=text)
+        convert = column_of(json.loads(text)).convert
+        _readers[registry, text] = lambda value: convert(read(value))
     return _readers[registry, text]
 
 
 _natives: dict[tuple[str, str], "NativeReader"] = {}
 
 
-def _native(registry: str, text: str, kind: pa.DataType) -> "NativeReader | None":
+def _native(registry: str, text: str) -> "NativeReader | None":
     """The fast way, where it is installed."""
     from tidelog.schemas.client import RegistryClient
     from tidelog.schemas.errors import RegistryError
@@ -185,7 +129,8 @@ def _native(registry: str, text: str, kind: pa.DataType) -> "NativeReader | None
             return None if schema.references or schema.type != "AVRO" else schema.text
 
         slow = _deserializer(registry, text)
-        _natives[registry, text] = NativeReader(json.loads(text), kind, alone, slow)
+        reader = json.loads(text)
+        _natives[registry, text] = NativeReader(reader, arrow_type(reader), alone, slow)
     return _natives[registry, text]
 
 

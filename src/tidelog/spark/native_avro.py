@@ -155,7 +155,9 @@ def _plan(text: str, reader: Any, kind: pa.DataType) -> _Plan | None:
         writer = json.loads(text)
     except ValueError:
         return None
-    if not _is_record(writer) or not _is_record(reader) or _can_do_harm(writer):
+    if not _is_record(writer) or not _is_record(reader) or not _is_for_polars(writer):
+        return None
+    if _can_do_harm(writer):
         return None
     written = {each["name"]: each["type"] for each in writer["fields"]}
     defaults: dict[str, Any] = {}
@@ -182,6 +184,23 @@ def _can_do_harm(writer: Any) -> bool:
         return limiter(fastavro.parse_schema(writer, named_schemas=named), named) is not None
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
         return True
+
+
+def _is_for_polars(schema: Any, *, inside: bool = False) -> bool:
+    """Whether its reader was made for the schema; it panics at maps, durations, and enums that are no field of a record."""
+    if isinstance(schema, list):
+        return all(_is_for_polars(each, inside=True) for each in schema)
+    if not isinstance(schema, dict):
+        return True
+    kind = schema["type"]
+    if kind == "record":
+        return all(_is_for_polars(each["type"]) for each in schema["fields"])
+    if isinstance(kind, dict | list):
+        return _is_for_polars(kind, inside=inside)
+    if kind == "array":
+        return _is_for_polars(schema["items"], inside=True)
+    foreign = kind == "map" or schema.get("logicalType") == "duration"
+    return not foreign and not (kind == "enum" and inside)
 
 
 def _is_record(schema: Any) -> bool:
