@@ -161,7 +161,7 @@ def latency(source: str, seconds: float) -> None:
             bootstrap_servers=offline.bootstrap, auto_offset_reset="earliest"
         ) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
-            consumer.poll(1, timeout=60)
+            consumer.poll(max_records=1, timeout=60)
             began = time.monotonic()
             while time.monotonic() - began < seconds + 1:
                 for message in consumer.poll(timeout=0.1):

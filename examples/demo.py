@@ -238,7 +238,7 @@ def show_event(say: Say, offline: LocalBroker, registry: LocalRegistry) -> None:
         ) as consumer,
     ):
         decode = AvroDeserializer(client)
-        message = consumer.poll(1, timeout=20)[0]
+        message = consumer.poll(max_records=1, timeout=20)[0]
         say(f"an order as it is offline: {decode(message.value)}")
 
 

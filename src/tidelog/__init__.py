@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
     from tidelog.client.blocking_consumer import Consumer
-    from tidelog.client.message import Message
+    from tidelog.client.dead_letters import DeadLetters
+    from tidelog.client.message import BadMessage, Message
     from tidelog.client.producer import Producer
     from tidelog.client.reading import read, scan
     from tidelog.client.simple import SimpleConsumer
@@ -19,7 +20,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "BadMessage",
     "Consumer",
+    "DeadLetters",
     "Message",
     "Producer",
     "SimpleConsumer",
@@ -30,7 +33,9 @@ __all__ = [
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
+    "BadMessage": "tidelog.client.message",
     "Consumer": "tidelog.client.blocking_consumer",
+    "DeadLetters": "tidelog.client.dead_letters",
     "Message": "tidelog.client.message",
     "Producer": "tidelog.client.producer",
     "read": "tidelog.client.reading",

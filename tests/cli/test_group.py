@@ -28,7 +28,7 @@ def test_list_and_describe(cli, topic, group):
 
 def test_members_are_named(cli, broker, topic, group):
     with Consumer(bootstrap_servers=broker.bootstrap, group_id=group, topics=[topic]) as consumer:
-        assert [each.value for each in consumer.poll(1, timeout=60)] == [b"b"]
+        assert [each.value for each in consumer.poll(max_records=1, timeout=60)] == [b"b"]
         (described,) = cli("group", "describe", group, "--json").ok().json
         (row,) = described["partitions"]
         assert row["client_id"] == "tidelog"

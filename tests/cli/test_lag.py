@@ -183,7 +183,7 @@ def test_a_group_of_the_new_protocol(cli, broker, topic, unique):
         auto_offset_reset="earliest",
         topics=[topic],
     ) as consumer:
-        assert [each.value for each in consumer.poll(1, timeout=60)] == [b"a"]
+        assert [each.value for each in consumer.poll(max_records=1, timeout=60)] == [b"a"]
         (described,) = cli("group", "describe", group, "--json").ok().json
         assert (described["type"], described["state"]) == ("consumer", "Stable")
         (member,) = described["members"]

@@ -71,9 +71,9 @@ def test_poll_returns_at_most_what_is_asked_and_nothing_in_time(bootstrap: str, 
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek_to_beginning()
-        found = consumer.poll(20, timeout=60)
+        found = consumer.poll(max_records=20, timeout=60)
         while len(found) < 20:
-            found += consumer.poll(20 - len(found), timeout=10)
+            found += consumer.poll(max_records=20 - len(found), timeout=10)
         assert [each.value for each in found] == sent[:20]
         consumer.seek_to_end()
         assert consumer.position(topic, 0) == 50

@@ -57,7 +57,7 @@ def settle(*consumers: Consumer, shares: list[int]) -> None:
     """Poll until the consumers have so many partitions."""
     while sorted(len(each.assigned()) for each in consumers) != shares:
         for each in consumers:
-            each.poll(1, timeout=0.02)
+            each.poll(max_records=1, timeout=0.02)
 
 
 def read(consumer: Consumer, count: int) -> list[Message]:

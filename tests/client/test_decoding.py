@@ -1,11 +1,18 @@
 """From bytes to messages: heads cut off, aborted transactions hidden, damage told."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidelog.client.decoding import Chunk, decode_chunk
+from tidelog.client.assignment import Assignment
+from tidelog.client.decoding import Chunk, Deserializer, decode_chunk
+from tidelog.client.deserializing import Away, Decoder
+from tidelog.client.message import BadMessage
+from tidelog.client.reader import Reader
 from tidelog.errors import CorruptMessage
 from tidelog.names import TopicPartition
 from tidelog.records import Codec, build_batch
+from tidelog.records.batch import iterate_batches
 from tidelog.records.control import EndTransactionMarker
 
 TP = TopicPartition("t", 0)
@@ -70,8 +77,64 @@ def test_a_damaged_batch_names_its_place() -> None:
         values(bytes(data), 5)
 
 
+def reader_of(data: bytes, key: Deserializer | None, value: Deserializer | None) -> Reader:
+    """Somebody who reads one partition in which this was fetched."""
+    assignment = Assignment(lambda: None)
+    assignment.replace([TP])
+    assignment.seek(TP, offset=0)
+    _, epoch = assignment.fetchable(1 << 20)[TP]
+    end = sum(header.count for _, header in iterate_batches(data))
+    assignment.put(Chunk(TP, 0, memoryview(data), None, end), epoch, end)
+    decoder = Decoder(
+        assignment, key, value, on_bad="raise", interceptors=(), counted=lambda *_: None
+    )
+    return Reader(assignment, decoder.decode)
+
+
 def test_deserializers_see_what_is_there() -> None:
-    chunk = Chunk(TP, 0, memoryview(batch(0, b"7")), None, -1)
-    (message,) = decode_chunk(chunk, key_deserializer=bytes.decode, value_deserializer=int)
+    reader = reader_of(batch(0, b"7"), bytes.decode, int)
+    (message,) = reader.take(10)
     assert (message.key, message.value, message.payload) == (None, 7, 7)
     assert message.topic_partition == TP
+
+
+@given(
+    st.lists(st.sampled_from(("good", "bad", "away")), max_size=12),
+    st.lists(st.integers(1, 4), min_size=1),
+)
+def test_whatever_cannot_be_read_costs_nothing_but_itself(
+    kinds: list[str], wants: list[int]
+) -> None:
+    """Read in bites of any size: all that is good comes once and in order, all that is bad is told once."""
+    missing = {place for place, kind in enumerate(kinds) if kind == "away"}
+
+    def deserialize(data: bytes) -> int:
+        place = int(data)
+        if place in missing:
+            missing.discard(place)
+            raise ConnectionError("the registry is away")
+        if kinds[place] == "bad":
+            raise ValueError(place)
+        return place
+
+    data = batch(0, *(b"%d" % place for place in range(len(kinds)))) if kinds else b""
+    reader = reader_of(data, None, deserialize)
+    state = reader.assignment.states[TP]
+    good: list[int] = []
+    bad: list[int] = []
+    for turn in range(4 * len(kinds) + 1):
+        settled = state.settled
+        assert settled <= state.position
+        reader.settle()
+        try:
+            good += [each.value for each in reader.take(wants[turn % len(wants)])]
+        except Away:
+            assert state.position == state.settled
+        except BadMessage as error:
+            bad.append(error.offset)
+            reader.pass_by(error, None)
+            place = error.offset
+            assert (state.settled, state.position) == (place, place + 1)
+    assert good == [place for place, kind in enumerate(kinds) if kind != "bad"]
+    assert bad == [place for place, kind in enumerate(kinds) if kind == "bad"]
+    assert state.position == len(kinds)

@@ -87,7 +87,7 @@ def test_the_consumer_s(
     ) as consumer:
         read = 0
         while read < 10:
-            read += len(consumer.poll(10 - read, timeout=60))
+            read += len(consumer.poll(max_records=10 - read, timeout=60))
         found = consumer.metrics()
         assert found["records-lag-max"] == 40
         while read < 50:

@@ -282,7 +282,7 @@ def test_read_arrow_goes_on_where_it_stopped(bootstrap: str, orders: str) -> Non
 def test_columns_and_messages_may_be_mixed(bootstrap: str, orders: str) -> None:
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(orders, 0)])
-        found = [each.offset for each in consumer.poll(5, timeout=60)]
+        found = [each.offset for each in consumer.poll(max_records=5, timeout=60)]
         found += consumer.read_arrow(5, timeout=60, columns=["offset"]).column(0).to_pylist()
         for message in consumer:
             found.append(message.offset)
@@ -344,7 +344,7 @@ def test_a_consumer_holds_no_more_than_its_prefetch(bootstrap: str, large: str) 
         ) as consumer:
             rows, most = 0, 0
             while rows < 48_000:
-                rows += len(consumer.poll(500, timeout=60))
+                rows += len(consumer.poll(max_records=500, timeout=60))
                 most = max(most, consumer.core.assignment.buffered_bytes)
         _, peak = tracemalloc.get_traced_memory()
     finally:

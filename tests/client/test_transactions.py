@@ -226,7 +226,7 @@ def test_offsets_are_committed_with_the_records(
         admin.create_topics({out: 3})
 
         def copy() -> None:
-            for message in consumer.poll(5, timeout=30):
+            for message in consumer.poll(max_records=5, timeout=30):
                 producer.send(out, message.value + b"!", partition=0)
             producer.send_offsets(consumer.positions(), consumer.group_metadata())
 

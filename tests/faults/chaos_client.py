@@ -205,7 +205,7 @@ def consume_tidelog(role: Role) -> None:
         auto_offset_reset="earliest",
     ) as consumer:
         while not role.is_drained:
-            for each in consumer.poll(500, timeout=0.2):
+            for each in consumer.poll(max_records=500, timeout=0.2):
                 role.saw(each.value)
 
 

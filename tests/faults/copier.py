@@ -35,7 +35,7 @@ def with_tidelog(bootstrap: str, name: str, protocol: str) -> None:
     ):
         producer.init_transactions()
         while True:
-            messages = consumer.poll(BATCH, timeout=0.2)
+            messages = consumer.poll(max_records=BATCH, timeout=0.2)
             if not messages:
                 print("idle", flush=True)
                 continue

@@ -181,7 +181,7 @@ def read_committed(bootstrap: str) -> list[bytes]:
         deadline = time.monotonic() + PATIENCE_S
         while any(consumer.position(*tp) < ends[tp].offset for tp in places):
             assert time.monotonic() < deadline, "a transaction was left open"
-            found += [message.value for message in consumer.poll(5000, timeout=1.0)]
+            found += [message.value for message in consumer.poll(max_records=5000, timeout=1.0)]
     return found
 
 

@@ -125,7 +125,7 @@ def _until_told(
     quiet_since = time.monotonic()
     while left is None or left > 0:
         most = POLL_RECORDS if left is None else min(left, POLL_RECORDS)
-        messages = consumer.poll(most, timeout=POLL_S)
+        messages = consumer.poll(max_records=most, timeout=POLL_S)
         if messages:
             quiet_since = time.monotonic()
             shown = [

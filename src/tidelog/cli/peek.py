@@ -74,7 +74,7 @@ def _last(
     seen = 0
     with Progress(sum(ends[tp] - starts[tp] for tp in wanted)) as progress:
         while not ended(False):
-            for each in consumer.poll(POLL_RECORDS, timeout=POLL_S):
+            for each in consumer.poll(max_records=POLL_RECORDS, timeout=POLL_S):
                 seen += 1
                 if fits(each):
                     kept[each.topic_partition].append(each)

@@ -220,7 +220,9 @@ def _consume(arguments: argparse.Namespace) -> int:
         begun_ms = heard_ms = _now_ms()
         reported = (begun_ms, 0, 0)
         while count < arguments.messages and _now_ms() - heard_ms <= arguments.timeout:
-            messages = consumer.poll(min(5_000, arguments.messages - count), timeout=0.1)
+            messages = consumer.poll(
+                max_records=min(5_000, arguments.messages - count), timeout=0.1
+            )
             if joined_ms is None and (messages or consumer.assigned()):
                 joined_ms = _now_ms() - begun_ms
             if not messages:
@@ -291,7 +293,7 @@ def _latency(arguments: argparse.Namespace) -> int:
         for number in range(arguments.messages):
             started = time.perf_counter()
             producer.send(topic, payload).result()
-            if not consumer.poll(1, timeout=30.0):
+            if not consumer.poll(max_records=1, timeout=30.0):
                 raise RequestTimedOut(f"message {number} to {topic} did not come back within 30 s")
             times_ms.append((time.perf_counter() - started) * 1000)
             if number % 1_000 == 0 and not arguments.json:

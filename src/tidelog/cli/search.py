@@ -102,7 +102,7 @@ def _found(
     seen = 0
     with Progress(sum(ends[tp] - starts[tp] for tp in wanted)) as progress:
         while not ended(False) and (left is None or left > 0):
-            messages = consumer.poll(POLL_RECORDS, timeout=POLL_S)
+            messages = consumer.poll(max_records=POLL_RECORDS, timeout=POLL_S)
             seen += len(messages)
             chosen = [
                 each

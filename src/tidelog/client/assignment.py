@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidelog.client.decoding import Chunk
+from tidelog.client.group_requests import CommittedOffset
 from tidelog.client.message import Message
 from tidelog.errors import TidelogError
 from tidelog.names import TopicPartition
@@ -33,6 +34,7 @@ class PartitionState:
     """One partition of an assignment."""
 
     __slots__ = (
+        "bad",
         "chunks",
         "epoch",
         "fetch_offset",
@@ -43,8 +45,10 @@ class PartitionState:
         "partition",
         "paused",
         "position",
+        "rest",
         "settled",
         "sought",
+        "stopped",
     )
 
     def __init__(self, partition: TopicPartition, epoch: int) -> None:
@@ -57,15 +61,25 @@ class PartitionState:
         self.high_watermark = -1
         self.epoch = epoch
         self.paused = False
+        self.stopped = False  # something is wrong with this place: until it is sought elsewhere
         self.chunks: deque[tuple[Chunk, int]] = deque()
         # The chunk that is being handed out, decoded.
         self.messages: Iterator[Message] | None = None
         self.messages_end = -1
+        # What follows these in the chunk but could not be read yet, from a place in a list on; its first is why.
+        self.rest: tuple[list[Message], int] | None = None
+        self.bad: Exception | None = None
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is anything to hand out."""
+        return self.messages is not None or bool(self.chunks) or self.rest is not None
 
     def used_up(self) -> None:
         """All messages of the current chunk were handed out; its end may lie after the last of them."""
         self.messages = None
-        self.position = max(self.position, self.messages_end)
+        if self.rest is None:
+            self.position = max(self.position, self.messages_end)
 
 
 class Call:
@@ -99,6 +113,8 @@ class Assignment:
         """Grows with everything that a waiting reader wants to know."""
         self.calls: deque[Call] = deque()
         self._errors: dict[TopicPartition | None, TidelogError] = {}
+        self._troubles: dict[TopicPartition | str, TidelogError] = {}
+        """What is wrong and stays wrong, by partition or by what it is about."""
         self.closed = False
 
     # For the reader.
@@ -107,7 +123,7 @@ class Assignment:
         """A partition that has something to hand out, each in turn; `mine` says which are this reader's."""
         with self.lock:
             for place, state in enumerate(self._order):
-                if state.paused or (state.messages is None and not state.chunks):
+                if state.paused or not state.has_something:
                     continue
                 if mine is None or mine(state.partition):
                     self._order.append(self._order.pop(place))
@@ -141,9 +157,13 @@ class Assignment:
         self.announce()
 
     def fail(self, error: TidelogError, tp: TopicPartition | None = None) -> None:
-        """Have the reader raise this; if it is about a partition, only as long as it is not sought elsewhere."""
+        """Have the reader raise this; if it is about a partition, that is not read until it is sought elsewhere."""
         with self.lock:
             self._errors[tp] = error
+            if tp is not None:
+                self._troubles[tp] = error
+                if tp in self.states:
+                    self.states[tp].stopped = True
             self._course_changed()
         self.announce()
 
@@ -154,6 +174,24 @@ class Assignment:
                 return
             error = self._errors.pop(next(iter(self._errors)))
         raise error
+
+    def trouble(self, about: str, error: TidelogError) -> None:
+        """Something cannot be done, and is tried again: have it raised when a reader has waited in vain."""
+        with self.lock:
+            self._troubles[about] = error
+
+    def trouble_is_over(self, about: str) -> None:
+        if about in self._troubles:
+            with self.lock:
+                self._troubles.pop(about, None)
+
+    def complain(self) -> None:
+        """Raise what has been wrong all the time, to a reader who has waited in vain."""
+        with self.lock:
+            if not self._troubles:
+                return
+            error = next(iter(self._troubles.values()))
+        raise error.with_traceback(None)
 
     def close(self) -> None:
         with self.lock:
@@ -221,6 +259,11 @@ class Assignment:
             }
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
+    def commitable(self, *, settled: bool = False) -> dict[TopicPartition, CommittedOffset]:
+        """The same, as it is committed."""
+        places = self.positions(settled=settled)
+        return {tp: CommittedOffset(offset, "") for tp, offset in places.items()}
+
     # For the fetcher.
 
     def unplaced(self) -> list[tuple[PartitionState, int, int]]:
@@ -229,7 +272,7 @@ class Assignment:
             return [
                 (state, state.sought, state.epoch)
                 for state in self.states.values()
-                if state.sought is not None
+                if state.sought is not None and not state.stopped
             ]
 
     def fetchable(self, limit_bytes: int) -> dict[TopicPartition, tuple[int, int]]:
@@ -243,6 +286,7 @@ class Assignment:
                 for state in self._order
                 if state.sought is None
                 and not state.paused
+                and not state.stopped
                 and state.fetch_offset < state.fetch_stop
                 and sum(len(chunk.records) for chunk, _ in state.chunks) < share
             }
@@ -284,10 +328,12 @@ class Assignment:
 
     def _drop(self, state: PartitionState) -> None:
         state.epoch = next(self._epochs)
+        state.stopped = False
         self._errors.pop(state.partition, None)
+        self._troubles.pop(state.partition, None)
         self.buffered_bytes -= sum(len(chunk.records) for chunk, _ in state.chunks)
         state.chunks.clear()
-        state.messages = None
+        state.messages = state.rest = state.bad = None
         state.fetch_offset = state.position = state.settled = -1
 
     def notify_threads(self) -> None:

@@ -1,22 +1,28 @@
 """The consumer for threads: iteration, `poll` and `streams` over an `AsyncConsumer` in the background."""
 
+import inspect
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client.assignment import PartitionState
 from tidelog.client.background import Blocking, blocking
+from tidelog.client.closing import CLOSE_TIMEOUT_S
+from tidelog.client.committing import Offsets, OnCommit
 from tidelog.client.consumer import AsyncConsumer, Names
 from tidelog.client.decoding import Deserializer
-from tidelog.client.message import Message
+from tidelog.client.deserializing import Away, Interceptor, OnBad
+from tidelog.client.message import BadMessage, Message
 from tidelog.client.reader import Reader
 from tidelog.client.streams import Stream, share_of
+from tidelog.errors import SettingsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_WAKE_S = 1.0
-"""A waiting reader looks up this often, so that it counts as alive (max.poll.interval.ms)."""
 
 
 class Consumer(Blocking[AsyncConsumer]):
@@ -29,6 +35,9 @@ class Consumer(Blocking[AsyncConsumer]):
         topics: Names = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        on_bad: OnBad = "raise",
+        interceptors: Sequence[Interceptor] = (),
+        on_commit: OnCommit | None = None,
         **options: Any,
     ) -> None:
         def make() -> AsyncConsumer:
@@ -37,6 +46,9 @@ class Consumer(Blocking[AsyncConsumer]):
                 topics=topics,
                 key_deserializer=key_deserializer,
                 value_deserializer=value_deserializer,
+                on_bad=on_bad,
+                interceptors=interceptors,
+                on_commit=on_commit,
                 **options,
             )
 
@@ -46,6 +58,7 @@ class Consumer(Blocking[AsyncConsumer]):
         self._reader = self._core.reader
 
     subscribe = blocking(AsyncConsumer.subscribe)
+    unsubscribe = blocking(AsyncConsumer.unsubscribe)
     assign = blocking(AsyncConsumer.assign)
     assigned = blocking(AsyncConsumer.assigned)
     seek = blocking(AsyncConsumer.seek)
@@ -67,16 +80,41 @@ class Consumer(Blocking[AsyncConsumer]):
         """What the consumer has measured of itself, under the names of Kafka's manual."""
         return self._core.metrics()
 
-    def poll(self, max_records: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """Up to `max_records` messages; waits at most `timeout` seconds for the first."""
+    def commit_async(self, offsets: Offsets | None = None) -> "Future[None]":
+        """As `commit` without waiting: the future tells how it went, and a failure is logged; commits do not overtake one another."""
+        core = self._core
+        given = self._assignment.commitable() if offsets is None else offsets
+
+        async def begin() -> None:
+            await core.committer.commit_soon(given)
+
+        return self._thread.start(begin())
+
+    def poll(
+        self,
+        timeout: float = 0.0,
+        max_records: int | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[Message]:
+        """Up to `max_records` messages; waits at most `timeout` seconds for the first.
+
+        They are done with the next call, or when the `with` block ends without an exception.
+        """
+        self._core.check_open()
         wanted = max_records or self._core.settings.max_poll_records
-        until = time.monotonic() + timeout
+        until = time.monotonic() + (timeout if timeout_ms is None else timeout_ms / 1000)
         while True:
             state = self.wait(self._reader, until - time.monotonic())
             if state is None:
                 return []
-            if found := self._reader.take(wanted):
-                return found
+            try:
+                if found := self._reader.take(wanted):
+                    return found
+            except Away:
+                continue  # `wait` knows for how long
+            except BadMessage as error:
+                self._judge(self._reader, error)
 
     def read_arrow(
         self,
@@ -104,6 +142,7 @@ class Consumer(Blocking[AsyncConsumer]):
 
         reader = ColumnReader.beside(self._reader, columns)
         while (state := self.wait(reader, None)) is not None:
+            self._reader.one_by_one = True
             yield from reader.take_rows(state, ROWS)
 
     def __iter__(self) -> Iterator[Message]:
@@ -116,7 +155,7 @@ class Consumer(Blocking[AsyncConsumer]):
         """
         self.subscribe(topic)
         shares = [share_of(self._assignment, place, count) for place in range(count)]
-        readers = [Reader(self._assignment, self._core.decode, mine) for mine in shares]
+        readers = [Reader(self._assignment, self._core.decoder.decode, mine) for mine in shares]
         return [Stream(self.iterate(reader)) for reader in readers]
 
     def iterate(self, reader: Reader) -> Iterator[Message]:
@@ -130,8 +169,11 @@ class Consumer(Blocking[AsyncConsumer]):
             messages = state.messages
             if messages is None:
                 continue
+            reader.one_by_one = True
             for message in messages:
-                state.position = message.offset + 1
+                # It is done when the next one is asked for, so all before it are.
+                state.settled = offset = message.offset
+                state.position = offset + 1
                 yield message
                 if assignment.version != version:
                     break
@@ -142,23 +184,72 @@ class Consumer(Blocking[AsyncConsumer]):
     def wait(self, reader: Reader, timeout_s: float | None) -> PartitionState | None:
         """Block until a partition has messages for this reader; None when the time is over or the consumer closed."""
         self._thread.check_process()
+        reader.owner = threading.current_thread()
         reader.settle()
-        assignment = self._assignment
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        core, assignment = self._core, self._assignment
+        patience_s = core.settings.default_timeout_s if timeout_s is None else timeout_s
+        until = time.monotonic() + patience_s
         while not assignment.closed:
             seen = assignment.signals
-            self._core.polled()
+            core.polled()
             self._answer_calls()
             assignment.check()
-            if (state := reader.next_state()) is not None:
-                return state
-            with assignment.ready:
-                left = _WAKE_S if until is None else min(_WAKE_S, until - time.monotonic())
-                if left <= 0:
+            pause_s, away = core.wake_s, None
+            try:
+                if (state := reader.next_state()) is not None:
+                    return state
+            except Away as error:
+                away, pause_s = error, core.settings.retry_backoff_ms / 1000
+            except BadMessage as error:
+                self._judge(reader, error)
+                continue
+            left = until - time.monotonic()
+            if left <= 0:
+                if away is not None:
+                    raise away.cause
+                assignment.complain()
+                if timeout_s is not None:
                     return None
+                until = time.monotonic() + patience_s
+                continue
+            with assignment.ready:
                 if assignment.signals == seen:
-                    assignment.ready.wait(left)
+                    assignment.ready.wait(min(left, pause_s))
         return None
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Commit if that is done by itself, leave the group, let go of the brokers; all within about `timeout` seconds.
+
+        A message in hand is not done; a polled batch is, unless an exception is under way.  Calling it again does nothing.
+        """
+        if not self._core.closed:
+            here = threading.current_thread()
+            self._core.end_reading(here, failed=sys.exception() is not None)
+        super().close(timeout)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        here = threading.current_thread()
+        self._core.end_reading(here, failed=kind is not None, block=True)
+        super().__exit__(kind, error, traceback)
+
+    def _judge(self, reader: Reader, error: BadMessage) -> None:
+        """A message cannot be read: raise it, or ask what becomes of it."""
+        decoder = self._core.decoder
+        if decoder.raises:
+            reader.pass_by(error, None)
+            raise error
+        verdict = decoder.judge(error)
+        if inspect.isawaitable(verdict):
+            raise SettingsError(
+                "on_bad is asynchronous; a blocking consumer wants a plain function"
+            )
+        reader.pass_by(error, verdict)
+        reader.settle()
 
     def _answer_calls(self) -> None:
         calls = self._assignment.calls

@@ -80,6 +80,12 @@ class ClassicMembership(Membership):
         await self._cancel(self._task, self._heart)
         if self.member_id and self.instance_id is None:
             await self._leave("the consumer is closed")
+        self.member_id = ""
+
+    async def abandon(self) -> None:
+        await self._cancel(self._task, self._heart)
+        if self.member_id and self.instance_id is None:
+            await self._leave_in_a_hurry()
 
     async def _recover(self, error: KafkaError) -> bool:
         note_coordinator_error(self._cluster, self._group, error.code)

@@ -15,7 +15,7 @@ from tidelog.client.arrow import (
 )
 from tidelog.client.assignment import Assignment, PartitionState
 from tidelog.client.decoding import Chunk
-from tidelog.client.reader import Reader
+from tidelog.client.reader import Mine, Reader
 from tidelog.names import TopicPartition
 
 ROWS = 100_000
@@ -46,10 +46,10 @@ class ColumnReader(Reader):
         made.unfolding = reader.unfolding
         return made
 
-    def next_state(self) -> PartitionState | None:
+    def next_state(self, mine: Mine | None = None) -> PartitionState | None:
         """A partition of which a chunk is there."""
-        while (state := self.assignment.next_state(self._mine)) is not None:
-            if state.messages is None:
+        while (state := self.assignment.next_state(mine or self._mine)) is not None:
+            if state.messages is None and state.rest is None:
                 self.touched.append(state)
                 return state
             # Half of a chunk was handed out as messages, which were made from bytes that are gone: fetch the rest anew.

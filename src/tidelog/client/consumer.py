@@ -10,52 +10,39 @@ for several threads.  Messages are fetched ahead in the background and decoded w
 `AsyncConsumer` (as `tidelog.aio.Consumer`) is the same on the caller's own loop.
 
 What is committed without being asked for is what the reader has come back from: a message counts as done when the
-next one is asked for.  `commit()` commits everything that was handed out, the message in hand included.
+next one is asked for, a polled batch with the next poll, and both when a `with` block ends without an exception
+(`reader.py` has the rule).  `commit()` commits everything that was handed out, the message in hand included.
 """
 
 import asyncio
 import inspect
 import logging
 import re
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog.client.assignment import COMMITTED, Assignment, PartitionState
+from tidelog.client.assignment import COMMITTED, Assignment
 from tidelog.client.classic_membership import ClassicMembership
-from tidelog.client.closing import Closing
-from tidelog.client.cluster import Cluster, note_coordinator_error
+from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing
+from tidelog.client.cluster import Cluster
+from tidelog.client.committing import Committer, Offsets, OnCommit
 from tidelog.client.consumer_membership import ConsumerMembership
-from tidelog.client.decoding import Chunk, Deserializer, Unfolding, decode_chunk
+from tidelog.client.decoding import Chunk, Deserializer
+from tidelog.client.deserializing import Away, Decoder, Interceptor, OnBad
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_requests import (
-    CommittedOffset,
-    GroupMetadata,
-    committed_offsets,
-    offset_commit,
-)
+from tidelog.client.group_requests import CommittedOffset, GroupMetadata, committed_offsets
+from tidelog.client.iteration import Messages
 from tidelog.client.membership import Listener, Membership
-from tidelog.client.message import Message
+from tidelog.client.message import BadMessage, Message
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
 from tidelog.client.reader import Reader
 from tidelog.client.settings import ConsumerSettings, load, names_given
 from tidelog.client.subscription import Wish
-from tidelog.errors import (
-    KafkaError,
-    LeaderNotAvailable,
-    SettingsError,
-    StaleMemberEpoch,
-    TidelogError,
-)
+from tidelog.errors import KafkaError, LeaderNotAvailable, SettingsError, TidelogError
 from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
@@ -66,6 +53,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Names = str | Iterable[str] | None
+
+_TOPICS = "topics"
+"""What may be wrong for long, beside the group and single partitions."""
 
 
 class AsyncConsumer(Closing):
@@ -78,14 +68,13 @@ class AsyncConsumer(Closing):
         topics: Names = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        on_bad: OnBad = "raise",
+        interceptors: Sequence[Interceptor] = (),
+        on_commit: OnCommit | None = None,
         **options: Any,
     ) -> None:
         self.settings = load(ConsumerSettings, config, options)
         _check(self.settings, names_given(config, options))
-        self.deserializers = {
-            "key_deserializer": key_deserializer,
-            "value_deserializer": value_deserializer,
-        }
         self._metrics = ConsumerMetrics()
         self.cluster = self._make_cluster(self._metrics)
         self._fetcher = self._make_fetcher(self._metrics)
@@ -94,14 +83,27 @@ class AsyncConsumer(Closing):
         self._metrics.gauge(
             "records-lag-max", lambda: max(self.assignment.lag().values(), default=0)
         )
+        self.committer = Committer(
+            self.cluster, self.settings, self.assignment, self._metrics, on_commit=on_commit
+        )
+        self.decoder = Decoder(
+            self.assignment,
+            key_deserializer,
+            value_deserializer,
+            on_bad=on_bad,
+            interceptors=interceptors,
+            counted=self.count_consumed,
+        )
         self.membership: Membership | None = None
         self.wish: Wish | None = None
-        self._committed: dict[TopicPartition, int] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._following: asyncio.Task[None] | None = None
+        self._answering: asyncio.Future[None] | None = None
+        """A listener that the reader waits for; it goes on if the reader is cancelled."""
         self._ready = asyncio.Event()
         self.assignment.announce = self._ready.set
-        self.reader = Reader(self.assignment, self.decode)
-        self.closed = False
+        self.reader = Reader(self.assignment, self.decoder.decode)
+        self.wake_s = min(1.0, self.settings.max_poll_interval_ms / 3000)
+        """A waiting reader looks up this often, so that it counts as alive."""
         if topics is not None:
             self._subscribe(Wish.of(topics, None, ()))
 
@@ -135,7 +137,19 @@ class AsyncConsumer(Closing):
             with suppress(LeaderNotAvailable):  # it is read once it has one
                 await self.cluster.leader(*tp)
         self.assignment.replace(wanted)
-        self._start_committing()
+        self.committer.start()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing more: what is done is committed if that is done by itself, and the group is left."""
+        self.wish = None
+        await _cancelled(self._following)
+        self._following = None
+        await self.committer.commit_settled()
+        if self.membership is not None:
+            member, self.membership = self.membership, None
+            await member.close()
+            self.committer.membership = None
+        self.assignment.replace([])
 
     async def assigned(self) -> set[TopicPartition]:
         """What is read at the moment."""
@@ -199,17 +213,19 @@ class AsyncConsumer(Closing):
 
     # How far.
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
-    ) -> None:
+    async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or everything that was handed out."""
-        given = self.assignment.positions() if offsets is None else offsets
-        await self._commit(given)
+        await self.committer.commit(self.assignment.commitable() if offsets is None else offsets)
+
+    def commit_async(self, offsets: Offsets | None = None) -> "asyncio.Task[None]":
+        """The same without waiting: the task tells how it went, and a failure is logged; commits do not overtake one another."""
+        given = self.assignment.commitable() if offsets is None else offsets
+        return self.committer.commit_soon(given)
 
     async def group_metadata(self) -> GroupMetadata:
         """Who this consumer is to its group, for `Producer.send_offsets`; tells a member that was replaced from its successor."""
         if self.membership is None:
-            return GroupMetadata(self._group())
+            return GroupMetadata(self.committer.group)
         return self.membership.metadata
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, CommittedOffset]:
@@ -219,10 +235,10 @@ class AsyncConsumer(Closing):
         async def ask() -> dict[TopicPartition, CommittedOffset]:
             stable = self.settings.isolation_level == "read_committed"
             return await committed_offsets(
-                self.cluster, self._group(), wanted, require_stable=stable
+                self.cluster, self.committer.group, wanted, require_stable=stable
             )
 
-        return await self._at_group(ask)
+        return await self.committer.at_group(ask)
 
     def metrics(self) -> dict[str, float]:
         """What the consumer has measured of itself, under the names of Kafka's manual."""
@@ -230,10 +246,44 @@ class AsyncConsumer(Closing):
 
     # Messages.
 
-    async def poll(self, max_records: int | None = None, timeout: float = 0.0) -> list[Message]:
-        """Up to `max_records` messages; waits at most `timeout` seconds for the first."""
+    async def poll(
+        self,
+        timeout: float = 0.0,
+        max_records: int | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[Message]:
+        """Up to `max_records` messages; waits at most `timeout` seconds for the first.
+
+        They are done with the next call, or when the `with` block ends without an exception.
+        """
+        self.check_open()
         wanted = max_records or self.settings.max_poll_records
-        return await self.look(lambda: self.reader.take(wanted), timeout)
+        patience = timeout if timeout_ms is None else timeout_ms / 1000
+        return await self.look(lambda: self.reader.take(wanted), patience)
+
+    async def getone(self, *partitions: TopicPartition) -> Message:
+        """The next message, of these partitions if some are named; done when the next is asked for."""
+        mine = _among(partitions)
+        while (found := await self.look(lambda: self.reader.take_one(mine), None)) is None:
+            self.check_open()
+        return found
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout: float = 0.0,
+        timeout_ms: int | None = None,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[Message]]:
+        """As `poll`, by partition, and of these if some are named."""
+        self.check_open()
+        wanted, mine = max_records or self.settings.max_poll_records, _among(partitions)
+        patience = timeout if timeout_ms is None else timeout_ms / 1000
+        found: dict[TopicPartition, list[Message]] = {}
+        for message in await self.look(lambda: self.reader.take(wanted, mine), patience):
+            found.setdefault(message.topic_partition, []).append(message)
+        return found
 
     async def read_arrow(
         self,
@@ -259,7 +309,8 @@ class AsyncConsumer(Closing):
 
         reader = ColumnReader.beside(self.reader, columns)
         while not self.closed:
-            if (state := await self.look(reader.next_state, 3600.0)) is not None:
+            if (state := await self.look(reader.next_state, None)) is not None:
+                self.reader.one_by_one = True
                 for batch in reader.take_rows(state, ROWS):
                     yield batch
 
@@ -270,25 +321,50 @@ class AsyncConsumer(Closing):
         """
         return await self.look(self._take_chunk, timeout)
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        while not self.closed:
-            for message in await self.poll(timeout=3600.0):
-                yield message
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return Messages(
+            self.assignment, self.reader, lambda: self.look(self.reader.next_state, None)
+        )
+
+    @property
+    def closed(self) -> bool:
+        return self.assignment.closed
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Commit if that is done by itself, leave the group, let go of the brokers; all within about `timeout` seconds.
+
+        A message in hand is not done; a polled batch is, unless an exception is under way.  Cancelled, it gives up what is
+        not committed, and leaves.  Calling it again waits for the same end.
+        """
+        if not self.closed:
+            self.end_reading(asyncio.current_task(), failed=sys.exception() is not None)
+        await super().close(timeout)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end_reading(asyncio.current_task(), failed=kind is not None, block=True)
+        await super().__aexit__(kind, error, traceback)
 
     async def finish(self) -> None:
         """Commit if that is done by itself, and leave the group."""
-        self.closed = True
         self.assignment.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self.settings.enable_auto_commit and self.settings.group_id:
-            await self._commit_quietly(self.assignment.positions())
+        await _cancelled(self._following, self._answering)
+        await self.committer.stop()
+        await self.committer.commit_settled()
         if self.membership is not None:
             await self.membership.close()
 
     async def let_go(self) -> None:
-        """Stop fetching and close the connections."""
+        """Stop fetching and close the connections; a member that could not leave in time tells so at least, and does not wait."""
+        self.assignment.close()
+        await _cancelled(self._following, self._answering)
+        self.committer.abandon()
+        if self.membership is not None:
+            await self.membership.abandon()
         await self._fetcher.close()
         await self.cluster.close()
 
@@ -297,25 +373,14 @@ class AsyncConsumer(Closing):
 
     # The rest is for the blocking face and for ourselves.
 
-    def decode(self, state: PartitionState, unfolding: Unfolding) -> bool:
-        """Decode the next chunk of the partition into `state.messages`; False if there is none."""
-        epoch = state.epoch
-        chunk = self.assignment.next_chunk(state)
-        if chunk is None:
-            return False
-        # The fetcher has seen the checksums already.
-        messages = decode_chunk(chunk, check_crcs=False, unfolding=unfolding, **self.deserializers)
-        self.count_consumed(len(messages), len(chunk.records))
-        if state.epoch == epoch:
-            state.messages = iter(messages)
-        return True
-
     def _take_chunk(self) -> tuple[Chunk, int] | None:
         state = self.assignment.next_state(None)
         chunk = None if state is None else self.assignment.next_chunk(state)
         if state is None or chunk is None:
             return None
         state.position = state.messages_end
+        self.reader.touched.append(state)
+        self.reader.one_by_one = False
         self._metrics.bytes_consumed.record(len(chunk.records))
         return chunk, state.messages_end
 
@@ -329,35 +394,80 @@ class AsyncConsumer(Closing):
         if self.membership is not None:
             self.membership.polled()
 
-    async def look(self, take: Callable[[], T], timeout: float) -> T:
+    def check_open(self) -> None:
+        if self.closed:
+            raise TidelogError("the consumer is closed")
+
+    def end_reading(self, closer: object, *, failed: bool, block: bool = False) -> None:
+        """The reader does not come back; the first to say so decides what it is done with."""
+        if not self.reader.belongs_to_another(closer):
+            self.reader.end(block_ended_well=block and not failed, failed=failed)
+
+    async def look(self, take: Callable[[], T], timeout: float | None) -> T:
         """What `take` finds, as soon as there is something, or in the end nothing."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
+        self.reader.owner = asyncio.current_task()
+        self.reader.settle()
+        patience = self.settings.default_timeout_s if timeout is None else timeout
+        until = loop.time() + patience
         while True:
             self._ready.clear()
-            found = await self._poll_once(take)
-            left = until - loop.time()
-            if found or left <= 0:
-                return found
+            pause, away = self.wake_s, None
             try:
-                async with asyncio.timeout(left):
+                found = await self._poll_once(take)
+                if found or self.closed:
+                    return found
+            except Away as error:
+                away, pause = error, self.settings.retry_backoff_ms / 1000
+            left = until - loop.time()
+            if left <= 0:
+                if away is not None:
+                    raise away.cause
+                self.assignment.complain()
+                if timeout is not None:
+                    return found
+                until = loop.time() + patience
+                continue
+            try:
+                async with asyncio.timeout(min(left, pause)):
                     await self._ready.wait()
             except TimeoutError:
                 pass
 
     async def _poll_once(self, take: Callable[[], T]) -> T:
-        self.reader.settle()
-        self.polled()
-        while self.assignment.calls:
-            call = self.assignment.calls.popleft()
+        while True:
+            self.polled()
+            await self._answer_calls()
+            self.assignment.check()
             try:
-                result = call.action()
-                if inspect.isawaitable(result):
-                    await result
-            finally:
-                call.done()
-        self.assignment.check()
-        return take()
+                return take()
+            except BadMessage as error:
+                if self.decoder.raises:
+                    self.reader.pass_by(error, None)
+                    raise
+                verdict = self.decoder.judge(error)
+                if inspect.isawaitable(verdict):
+                    verdict = await verdict
+                self.reader.pass_by(error, verdict)
+                self.reader.settle()
+
+    async def _answer_calls(self) -> None:
+        """Do what must be done in the reader's place; a listener that has begun comes to its end, also if the reader does not."""
+        while self._answering is not None or self.assignment.calls:
+            if self._answering is None:
+                call = self.assignment.calls.popleft()
+                try:
+                    result = call.action()
+                except BaseException:
+                    call.done()
+                    raise
+                if not inspect.isawaitable(result):
+                    call.done()
+                    continue
+                self._answering = asyncio.ensure_future(_finished(result, call.done))
+            answering = self._answering
+            await asyncio.shield(answering)
+            self._answering = None
 
     # What a consumer does otherwise whose group is kept by another cluster.
 
@@ -376,7 +486,6 @@ class AsyncConsumer(Closing):
     ) -> None:
         if self.assignment.states and self.wish is None:
             raise TidelogError("partitions are assigned by hand; use a consumer for one of both")
-        first = self.wish is None
         self.wish = wish
         if self.settings.group_id:
             if self.membership is None:
@@ -386,18 +495,20 @@ class AsyncConsumer(Closing):
                     self.settings,
                     self.assignment,
                     self._metrics,
-                    revoking=self._before_revocation,
+                    revoking=self.committer.commit_settled,
                 )
+                self.committer.membership = self.membership
             self.membership.on_assigned = on_assigned
             self.membership.on_revoked = on_revoked
             self.membership.on_lost = on_lost
             self.membership.subscribe(wish)
-            self._start_committing()
-        elif first:
-            self._tasks.append(asyncio.ensure_future(self._follow_topics()))
+            self.committer.start()
+        elif self._following is None:
+            self._following = asyncio.ensure_future(self._follow_topics())
 
     async def _follow_topics(self) -> None:
         """Without a group: read all partitions of the topics that are wished for, new ones too."""
+        pauses = iter(self.cluster.pauses())
         while True:
             wish = self.wish
             assert wish is not None
@@ -409,10 +520,11 @@ class AsyncConsumer(Closing):
                 await self.cluster.refresh(names)
             except KafkaError as error:
                 if not error.retriable:
-                    self.assignment.fail(error)
-                    return
-                await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
+                    self.assignment.trouble(_TOPICS, error)
+                await asyncio.sleep(next(pauses))
                 continue
+            pauses = iter(self.cluster.pauses())
+            self.assignment.trouble_is_over(_TOPICS)
             wanted = [
                 TopicPartition(name, index)
                 for name, info in self.cluster.topics.items()
@@ -426,84 +538,24 @@ class AsyncConsumer(Closing):
                 if self.wish is not wish:
                     break
 
-    def _start_committing(self) -> None:
-        if self.settings.enable_auto_commit and self.settings.group_id and not self._tasks:
-            self._tasks.append(asyncio.ensure_future(self._commit_now_and_then()))
 
-    async def _commit_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.auto_commit_interval_ms / 1000)
-            await self._commit_quietly(self.assignment.positions(settled=True))
+async def _finished(work: Awaitable[None], done: Callable[[], None]) -> None:
+    try:
+        await work
+    finally:
+        done()
 
-    async def _before_revocation(self, gone: Collection[TopicPartition]) -> None:
-        if self.settings.enable_auto_commit:
-            settled = self.assignment.positions(settled=True)
-            await self._commit_quietly({tp: at for tp, at in settled.items() if tp in gone})
 
-    async def _commit_quietly(self, offsets: Mapping[TopicPartition, int]) -> None:
-        new = {tp: at for tp, at in offsets.items() if self._committed.get(tp) != at}
-        if not new:
-            return
-        try:
-            await self._commit(new)
-        except KafkaError as error:
-            _log.warning(
-                "offsets of group %s were not committed: %s", self.settings.group_id, error
-            )
+async def _cancelled(*tasks: "asyncio.Future[None] | None") -> None:
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
-    async def _commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
-        group = self._group()
-        wanted = {
-            TopicPartition(*tp): each
-            if isinstance(each, CommittedOffset)
-            else CommittedOffset(each, "")
-            for tp, each in offsets.items()
-        }
-        if not wanted:
-            return
-        member = self.membership
 
-        async def ask() -> None:
-            if member is None:
-                await offset_commit(self.cluster, group, wanted)
-                return
-            generation = member.generation
-            try:
-                await offset_commit(
-                    self.cluster,
-                    group,
-                    wanted,
-                    generation=generation,
-                    member_id=member.member_id,
-                    instance_id=member.instance_id,
-                )
-            except StaleMemberEpoch:
-                if member.generation > generation:  # it was raised meanwhile (KIP-848)
-                    await ask()
-                else:
-                    raise
-
-        asked_at = self._metrics.clock()
-        await self._at_group(ask)
-        self._metrics.commit_latency.record((self._metrics.clock() - asked_at) * 1000)
-        self._committed |= {tp: each.offset for tp, each in wanted.items()}
-
-    async def _at_group(self, ask: Callable[[], Awaitable[T]]) -> T:
-        async def attempt() -> T:
-            try:
-                return await ask()
-            except KafkaError as error:
-                note_coordinator_error(self.cluster, self._group(), error.code)
-                raise
-
-        return await self.cluster.retrying(attempt)
-
-    def _group(self) -> str:
-        if not self.settings.group_id:
-            raise SettingsError(
-                "group.id is not set, so there is nothing to commit to; give the consumer one"
-            )
-        return self.settings.group_id
+def _among(partitions: Sequence[TopicPartition]) -> Callable[[TopicPartition], bool] | None:
+    wanted = {TopicPartition(*tp) for tp in partitions}
+    return wanted.__contains__ if wanted else None
 
 
 def _check(settings: ConsumerSettings, given: set[str]) -> None:

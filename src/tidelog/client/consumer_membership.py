@@ -60,6 +60,8 @@ class ConsumerMembership(Membership):
         super().__init__(cluster, settings, assignment, metrics, revoking=revoking)
         self.member_id = str(uuid4())
         self._epoch = JOINING
+        self._introduced = False
+        """Whether the broker may know us: it may have, without our having heard so."""
         self._beat_every_s = 1.0
         self._beat_now = asyncio.Event()
         # What the broker knows of us; None if it must be told anew.
@@ -78,8 +80,14 @@ class ConsumerMembership(Membership):
 
     async def close(self) -> None:
         await self._cancel(self._task, self._reconciling)
-        if self._epoch > JOINING:
+        if self._introduced:
             await self._leave("the consumer is closed")
+        self._introduced = False
+
+    async def abandon(self) -> None:
+        await self._cancel(self._task, self._reconciling)
+        if self._introduced:
+            await self._leave_in_a_hurry()
 
     # Heartbeats.
 
@@ -137,6 +145,7 @@ class ConsumerMembership(Membership):
             request.topic_partitions = []
         elif owned != self._told_owned:
             request.topic_partitions = self._by_id(owned)
+        self._introduced = True
         answer = await self._ask(request)
         self._metrics.heartbeat.record(1)
         if answer.error_code == UnreleasedInstanceId.code:

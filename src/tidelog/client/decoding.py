@@ -60,8 +60,6 @@ def decode_chunk(
     chunk: Chunk,
     *,
     check_crcs: bool = True,
-    key_deserializer: Deserializer | None = None,
-    value_deserializer: Deserializer | None = None,
     unfolding: Unfolding | None = None,
 ) -> list[Message]:
     """The messages of a chunk from its fetch offset on."""
@@ -94,8 +92,6 @@ def decode_chunk(
             stamp,
         )
         unfolding.clear()
-    if key_deserializer is not None or value_deserializer is not None:
-        return [_deserialized(each, key_deserializer, value_deserializer) for each in found]
     return found
 
 
@@ -135,14 +131,3 @@ def _check(chunk: Chunk, pos: int, header: BatchHeader) -> None:
         raise CorruptMessage(
             f"the batch at offset {header.base_offset} of {chunk.partition} is damaged: {error}"
         ) from None
-
-
-def _deserialized(
-    message: Message, key: Deserializer | None, value: Deserializer | None
-) -> Message:
-    changed: dict[str, Any] = {}
-    if key is not None and message.key is not None:
-        changed["key"] = key(message.key)
-    if value is not None and message.value is not None:
-        changed["value"] = value(message.value)
-    return message._replace(**changed)

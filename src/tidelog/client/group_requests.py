@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
 from tidelog.client.cluster import Cluster
-from tidelog.errors import error_of
+from tidelog.errors import KafkaError, error_of
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,12 +22,17 @@ from tidelog.protocol.messages.offset_fetch import (
 
 NO_GENERATION = -1
 
+_LAST_BY_NAME = 9
+"""The newest version of OffsetCommit and OffsetFetch in which topics have names; a group's offsets may be of a topic without an id."""
+
 
 class CommittedOffset(NamedTuple):
     """Where a group goes on in a partition, and what its consumer noted beside it."""
 
     offset: int
     metadata: str
+    leader_epoch: int = -1
+    """Of the record before it, if that is known: tells whether the log was cut under it (KIP-320)."""
 
 
 class GroupMetadata(NamedTuple):
@@ -47,8 +52,8 @@ async def offset_commit(
     generation: int = NO_GENERATION,
     member_id: str = "",
     instance_id: str | None = None,
-) -> None:
-    """Commit; raises the first error that the answer has."""
+) -> dict[TopicPartition, KafkaError]:
+    """Commit; the partitions that could not be, and why."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), each in offsets.items():
         entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic))
@@ -56,6 +61,7 @@ async def offset_commit(
             OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
                 committed_metadata=each.metadata,
             )
         )
@@ -66,15 +72,19 @@ async def offset_commit(
         group_instance_id=instance_id,
         topics=list(topics.values()),
     )
-    answer = cast(OffsetCommitResponse, await cluster.ask_coordinator(group, request))
-    for topic_answer in answer.topics:
-        for part in topic_answer.partitions:
-            if part.error_code:
-                raise error_of(
-                    part.error_code,
-                    f"commit of {topic_answer.name}-{part.partition_index} for group {group!r}: "
-                    f"{error_of(part.error_code).text}",
-                )
+    answer = cast(
+        OffsetCommitResponse, await cluster.ask_coordinator(group, request, at_most=_LAST_BY_NAME)
+    )
+    return {
+        TopicPartition(topic_answer.name, part.partition_index): error_of(
+            part.error_code,
+            f"commit of {topic_answer.name}-{part.partition_index} for group {group!r}: "
+            f"{error_of(part.error_code).text}",
+        )
+        for topic_answer in answer.topics
+        for part in topic_answer.partitions
+        if part.error_code
+    }
 
 
 async def committed_offsets(
@@ -110,7 +120,9 @@ async def committed_offsets(
         ],
         require_stable=require_stable,
     )
-    answer = cast(OffsetFetchResponse, await cluster.ask_coordinator(group, request))
+    answer = cast(
+        OffsetFetchResponse, await cluster.ask_coordinator(group, request, at_most=_LAST_BY_NAME)
+    )
     one = answer.groups[0] if answer.groups else answer
     if one.error_code:
         raise error_of(
@@ -123,5 +135,7 @@ async def committed_offsets(
                 raise error_of(part.error_code)
             if part.committed_offset >= 0:
                 place = TopicPartition(topic_answer.name, part.partition_index)
-                found[place] = CommittedOffset(part.committed_offset, part.metadata or "")
+                found[place] = CommittedOffset(
+                    part.committed_offset, part.metadata or "", part.committed_leader_epoch
+                )
     return found

@@ -123,7 +123,12 @@ class AsyncGroups(Closing):
     async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets in the group's place; it must have no members."""
         wanted = {tp: CommittedOffset(offset, "") for tp, offset in offsets.items()}
-        await self._at(group, lambda group: offset_commit(self._cluster, group, wanted))
+
+        async def commit(group: str) -> None:
+            for error in (await offset_commit(self._cluster, group, wanted)).values():
+                raise error
+
+        await self._at(group, commit)
 
     async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what the group has committed for these partitions."""

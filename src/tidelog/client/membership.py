@@ -15,12 +15,23 @@ from tidelog.client.group_requests import GroupMetadata
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.settings import ConsumerSettings
 from tidelog.client.subscription import Wish
-from tidelog.errors import FencedInstanceId, KafkaError, TidelogError, error_of
+from tidelog.errors import (
+    FencedInstanceId,
+    KafkaError,
+    NetworkException,
+    TidelogError,
+    error_of,
+)
 from tidelog.names import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-Listener = Callable[[Collection[TopicPartition]], None]
+_HURRY_S = 1.0
+
+_ABOUT = "group"
+"""What may be wrong for long."""
+
+Listener = Callable[[Collection[TopicPartition]], Awaitable[None] | None]
 
 
 class Membership(ABC):
@@ -58,6 +69,7 @@ class Membership(ABC):
         self._polled = asyncio.Event()
         self._outside = False
         self._task: asyncio.Task[None] | None = None
+        self._refused: type[TidelogError] | None = None
 
     @property
     def instance_id(self) -> str | None:
@@ -82,23 +94,47 @@ class Membership(ABC):
     async def close(self) -> None:
         """Leave; a static member stays, so that it can come back without a rebalance."""
 
+    @abstractmethod
+    async def abandon(self) -> None:
+        """Be a member no more at once; the coordinator is told, but not waited for long."""
+
+    async def _leave_in_a_hurry(self) -> None:
+        try:
+            async with asyncio.timeout(_HURRY_S):
+                await self._leave("the consumer is closed in a hurry")
+        except TimeoutError:
+            _log.warning(
+                "the coordinator of group %s does not know that this member has left; it will see when its session is over",
+                self._group,
+            )
+
     async def _run(self) -> None:
-        """Be a member, until cancelled or until that is impossible."""
+        """Be a member, or try to be, until cancelled; only one who was replaced by another does not try again."""
         pauses = iter(self._cluster.pauses())
         while True:
             try:
                 await self._take_part()
                 pauses = iter(self._cluster.pauses())
+                self._assignment.trouble_is_over(_ABOUT)
+                self._refused = None
                 await self._rest()
             except KafkaError as error:
                 if not await self._recover(error):
-                    self._assignment.fail(error)
-                    return
+                    self._tell(error)
+                    if isinstance(error, FencedInstanceId):
+                        return
                 await asyncio.sleep(next(pauses))
             except Exception as error:  # noqa: BLE001 - the task's root
                 _log.exception("the group membership failed in a way that was not expected")
-                self._assignment.fail(TidelogError(f"the group membership failed: {error!r}"))
-                return
+                self._tell(TidelogError(f"the group membership failed: {error!r}"))
+                await asyncio.sleep(next(pauses))
+
+    def _tell(self, error: TidelogError) -> None:
+        """We cannot be a member: a refusal is raised at once, and both it and silence whenever a reader has waited in vain."""
+        if not isinstance(error, NetworkException) and type(error) is not self._refused:
+            self._refused = type(error)
+            self._assignment.fail(error)
+        self._assignment.trouble(_ABOUT, error)
 
     @abstractmethod
     async def _take_part(self) -> None:

@@ -197,7 +197,7 @@ class _Scan:
             pause = min(_POLL_S, self._deadline - time.monotonic())
             if pause <= 0 or self._room <= 0:
                 return found, places, False
-            messages = await consumer.poll(_POLL_RECORDS, timeout=pause)
+            messages = await consumer.poll(max_records=_POLL_RECORDS, timeout=pause)
             wanted = [each for each in messages if each.offset < stops[each.topic_partition]]
             for each, fits in zip(wanted, await self._choose(wanted), strict=True):
                 self.seen += 1
@@ -403,7 +403,7 @@ async def tail(clients: Clients, question: Question) -> AsyncGenerator[TailStep]
             await consumer.seek(*tp, offset)
         yield TailStep([], 0)
         while time.monotonic() < until:
-            messages = await consumer.poll(_POLL_RECORDS, timeout=1.0)
+            messages = await consumer.poll(max_records=_POLL_RECORDS, timeout=1.0)
             step = await asyncio.to_thread(_step, messages, fits, clients.payloads)
             behind = sum((await consumer.lag()).values())
             if behind > _TAIL_BEHIND:

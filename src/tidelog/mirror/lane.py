@@ -191,8 +191,8 @@ class Session:
         await self._consumer.subscribe(
             pattern=self._options.include,
             deny=self._options.excluded(),
-            on_assigned=self._assigned,  # type: ignore[arg-type]  # awaited by whoever calls it
-            on_revoked=self._revoked,  # type: ignore[arg-type]
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
             on_lost=self._lost,
         )
         interval = self._options.commit_interval_s

@@ -16,12 +16,19 @@ class RegistryError(TidelogError):
         self.code = code
         self.message = message
 
+    @property
+    def retriable(self) -> bool:
+        """Whether the registry could not answer now, so that another try may help."""
+        return self.status >= 500 or self.status == 429
+
     def __str__(self) -> str:
         return f"{self.message} (error {self.code})"
 
 
 class RegistryUnreachable(TidelogError):
     """No registry answered; the message names the addresses."""
+
+    retriable = True
 
 
 class SchemaMismatch(TidelogError):
