@@ -279,7 +279,7 @@ def seen(lake: str, format: str) -> list[int]:
 def test_what_spark_says_of_a_task_is_made_short() -> None:
     said = "An exception was thrown:\nTraceback (most recent call last):\n  File x, line 1, in f\n"
     said += "tidelog.errors.TidelogError: no room\n\n=== Streaming Query ===\nIdentifier: [id = 1]"
-    assert reason(RuntimeError(said)) == "TidelogError: no room"
+    assert reason(RuntimeError(said)) == "no room"
     said = "[STREAM_FAILED] Query [id = 1] terminated with exception: no SQLSTATE: XXKST\nIdentifier: x"
     assert reason(RuntimeError(said)) == "no"
     assert reason(RuntimeError("something: else")) == "something: else"

@@ -5,6 +5,7 @@ import pytest
 from tidelog.errors import SettingsError
 from tidelog.names import TopicPartition
 from tidelog.spark.options import LATEST, sink_options, source_options
+from tidelog.spark.sessions import _shuffles
 
 GIVEN = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 
@@ -61,3 +62,20 @@ def test_the_sinks_options() -> None:
         sink_options(GIVEN)
     with pytest.raises(SettingsError, match=r"kafka.linger.m is not.*linger.ms is"):
         sink_options({"kafka.bootstrap.servers": "h:1", "kafka.linger.m": "5"})
+
+
+@pytest.mark.parametrize(
+    ("master", "count"),
+    [
+        ("local", "2"),
+        ("local[8]", "8"),
+        ("local[3,2]", "3"),
+        ("spark://h:7077", None),
+        (None, None),
+    ],
+)
+def test_a_session_on_one_machine_has_few_shuffle_partitions(
+    master: str | None, count: str | None
+) -> None:
+    assert _shuffles(master).get("spark.sql.shuffle.partitions") == count
+    assert int(_shuffles("local[*]")["spark.sql.shuffle.partitions"]) >= 2

@@ -7,6 +7,7 @@ query.awaitTermination()
 """
 
 import os
+import re
 import sys
 
 from pyspark.sql import SparkSession
@@ -32,11 +33,23 @@ def session(name: str, master: str | None = None, **conf: str) -> SparkSession:
     remote = (master or "").startswith("sc://")
     if master:
         builder = builder.remote(master) if remote else builder.master(master)
-    for key, value in {**_CONF, **conf}.items():
+    for key, value in {**_CONF, **_shuffles(master), **conf}.items():
         # The server's own settings are not a client's to choose.
         if not remote or key.startswith("spark.sql."):
             builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _shuffles(master: str | None) -> dict[str, str]:
+    """On one machine as many tasks after a shuffle as it has cores.
+
+    Spark makes two hundred, and in a stream with windows or joins each of them writes its state in each micro-batch.
+    """
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master or "")
+    if local is None:
+        return {}
+    cores = {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
+    return {"spark.sql.shuffle.partitions": str(max(2, cores))}
 
 
 def register(spark: SparkSession) -> None:

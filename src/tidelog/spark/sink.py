@@ -44,6 +44,7 @@ from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.names import TopicPartition
 from tidelog.spark.cluster import admin_for
+from tidelog.spark.failures import plainly
 from tidelog.spark.options import SinkOptions
 
 _TYPES = {
@@ -92,6 +93,7 @@ class TidelogWriter(DataSourceArrowWriter):
         self._options = options
         self._sink = options.sink_id or f"batch-{uuid.uuid4()}"
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = _task()
         query = task.getLocalProperty(_QUERY) or ""  # of `foreachBatch`
@@ -117,6 +119,7 @@ class TidelogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = _task()
         sink = self._options.sink_id or task.getLocalProperty(_QUERY)

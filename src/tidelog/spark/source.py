@@ -41,6 +41,7 @@ from pyspark.sql.types import (
 
 from tidelog.errors import SettingsError
 from tidelog.spark.cluster import Brokers
+from tidelog.spark.failures import plainly
 from tidelog.spark.options import (
     EARLIEST,
     LATEST,
@@ -78,15 +79,18 @@ class TidelogDataSource(DataSource):
         names = [name for name in COLUMNS if name != "headers" or wants_headers(self.options)]
         return StructType([StructField(name, COLUMNS[name]) for name in names])
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, streaming=False)
         return TidelogReader(options, columns_of(schema))
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from tidelog.spark.stream import TidelogStreamReader
 
         return TidelogStreamReader(source_options(self.options, streaming=True), columns_of(schema))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from tidelog.spark.sink import TidelogWriter, check_schema
 
@@ -96,6 +100,7 @@ class TidelogDataSource(DataSource):
         check_schema(schema, options)
         return TidelogWriter(options)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from tidelog.spark.sink import TidelogStreamWriter, check_schema
 
@@ -118,6 +123,7 @@ class TidelogReader(DataSourceReader):
         self._options = options
         self._read = ReadRange(options, tuple(columns))
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         brokers = Brokers(options)
@@ -151,9 +157,11 @@ class TidelogReader(DataSourceReader):
         )
         return [RangePartition(each) for each in cut]
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Where there is nothing to read Spark makes a task all the same, for nothing.
-        return iter(()) if partition.value is None else self._read(partition.value)
+        if partition.value is not None:
+            yield from self._read(partition.value)
 
 
 def columns_of(schema: StructType) -> list[str]:

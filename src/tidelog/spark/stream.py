@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidelog.errors import KafkaError, SettingsError
 from tidelog.spark.cluster import Brokers
+from tidelog.spark.failures import plainly
 from tidelog.spark.lakes import local_path
 from tidelog.spark.options import LATEST, SourceOptions
 from tidelog.spark.planning import (
@@ -60,6 +61,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: Offsets = {}
         """What the group of `groupId` was told last."""
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:
         brokers = Brokers(self._options)
         location = self._options.initial_location
@@ -77,6 +79,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return found
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         brokers = Brokers(self._options)
         self._until = brokers.latest(brokers.partitions())
@@ -85,6 +88,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_offsets
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         brokers = Brokers(self._options)
         begin = from_json(start)
@@ -110,10 +114,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = time.monotonic()
         return to_json(end, ids)
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
         brokers = Brokers(self._options)
         return to_json(brokers.latest(brokers.partitions()))
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
         brokers = Brokers(options)
@@ -132,9 +138,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut = split(ranges(begin, stop), options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each) for each in cut]
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Where there is nothing to read Spark makes a task all the same, for nothing.
-        return iter(()) if partition.value is None else self._read(partition.value)
+        if partition.value is not None:
+            yield from self._read(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: it comes too late, see above."""
