@@ -48,6 +48,11 @@ class Declared:
     default: Any
     spec: Setting
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a text can say it; the rest are Python's objects, such as functions."""
+        return self.kind in _PARSERS
+
     def parse(self, name: str, text: str, factor: int = 1) -> Any:
         """The value that `text` stands for; `SettingsError` names the value and what would do."""
         # A key in PEM where a file's name belongs is a secret too.

@@ -45,3 +45,13 @@ def test_the_old_names_of_both_ends() -> None:
 def test_what_is_wrong_is_named(options: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         load(ProducerSettings, None, options)
+
+
+def test_none_leaves_a_setting_as_it_is() -> None:
+    given = {"bootstrap_servers": "x:1", "compression_type": None, "transactional_id": None}
+    settings = load(ProducerSettings, {"linger.ms": None}, given)
+    assert settings == load(ProducerSettings, None, {"bootstrap_servers": "x:1"})
+    with pytest.raises(SettingsError, match=r"bootstrap\.servers must be set"):
+        load(ProducerSettings, None, {"bootstrap_servers": None})
+    with pytest.raises(SettingsError, match=r"compresion\.type"):
+        load(ProducerSettings, None, {"compresion_type": "lz4"})

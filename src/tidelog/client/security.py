@@ -8,11 +8,11 @@ Passwords are in no message and no log.
 
 import secrets
 import ssl
-from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from tidelog.client.tokens import Tokens, fixed
 from tidelog.dataclass import dataclass
 from tidelog.errors import SaslAuthenticationFailed, SettingsError, error_of
 from tidelog.protocol.messages.sasl_authenticate import (
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from tidelog.client.settings import ClientSettings
 
 _SCRAM = {each.sasl_name: each for each in Mechanism}
-
-Tokens = Callable[[], str]
-"""Gives a signed token (JWT) for OAUTHBEARER; called for every login."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +47,7 @@ class ClientSecurity:
     check_host: bool = True
 
     @classmethod
-    def of(
-        cls, settings: "ClientSettings", tokens: Tokens | None = None
-    ) -> "ClientSecurity | None":
+    def of(cls, settings: "ClientSettings") -> "ClientSecurity | None":
         """What the settings ask for; `SettingsError` names what is missing."""
         if settings.security_protocol == "PLAINTEXT":
             return None
@@ -61,7 +56,7 @@ class ClientSecurity:
             mechanism=settings.sasl_mechanism,
             user=settings.sasl_username,
             password=settings.sasl_password,
-            tokens=tokens or _fixed(settings.sasl_oauthbearer_token),
+            tokens=_tokens(settings),
             roots=settings.ssl_ca_location,
             certificate=settings.ssl_certificate_location,
             key=settings.ssl_key_location,
@@ -77,7 +72,8 @@ class ClientSecurity:
         if self.mechanism == "OAUTHBEARER":
             if self.tokens is None:
                 raise SettingsError(
-                    "sasl.mechanism=OAUTHBEARER needs a token: give tokens=function"
+                    "sasl.mechanism=OAUTHBEARER needs a token: give a function that fetches one as "
+                    "sasl_oauth_token_provider, or a token as sasl_oauthbearer_token"
                 )
         elif not self.user or not self.password:
             raise SettingsError(
@@ -116,7 +112,8 @@ class ClientSecurity:
                 answer.error_code,
                 f"{connection.address} does not offer sasl.mechanism={self.mechanism}; it offers: {offered}",
             )
-        steps = self._steps()
+        bearer = await self.tokens.token() if self.tokens is not None else ""
+        steps = self._steps(bearer)
         token = next(steps)
         while True:
             told = await self._step(connection, token, timeout_s)
@@ -140,13 +137,12 @@ class ClientSecurity:
             )
         return told
 
-    def _steps(self) -> "_Steps":
+    def _steps(self, bearer: str) -> "_Steps":
         """The messages of the mechanism: gives a token, is sent the answer to it."""
         if self.mechanism in _SCRAM:
             return _scram(_SCRAM[self.mechanism], self.user, self.password)
         if self.mechanism == "OAUTHBEARER":
-            assert self.tokens is not None
-            return _once(f"n,,\x01auth=Bearer {self.tokens()}\x01\x01".encode())
+            return _once(f"n,,\x01auth=Bearer {bearer}\x01\x01".encode())
         return _once(plain_token(self.user, self.password))
 
 
@@ -167,5 +163,9 @@ def _once(token: bytes) -> "_Steps":
     yield token
 
 
-def _fixed(token: str) -> Tokens | None:
-    return (lambda: token) if token else None
+def _tokens(settings: "ClientSettings") -> Tokens | None:
+    if settings.sasl_mechanism != "OAUTHBEARER":
+        return None
+    if settings.sasl_oauth_token_provider is not None:
+        return Tokens(settings.sasl_oauth_token_provider)
+    return fixed(settings.sasl_oauthbearer_token) if settings.sasl_oauthbearer_token else None

@@ -10,8 +10,10 @@ with the one that was probably meant.
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from tidelog.client.tokens import TokenProvider
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.records import Codec
@@ -19,6 +21,7 @@ from tidelog.settings import (
     Section,
     at_least,
     between,
+    declared,
     is_file_name,
     names_of,
     one_of,
@@ -87,6 +90,12 @@ class ClientSettings(Section):
     sasl_password: str = setting("sasl.password", "", doc="The password.", secret=True)
     sasl_oauthbearer_token: str = setting(
         "sasl.oauthbearer.token", "", doc="A signed token for OAUTHBEARER.", secret=True
+    )
+    sasl_oauth_token_provider: TokenProvider | None = setting(
+        "sasl.oauth.token.provider",
+        None,
+        doc="A function that fetches a token for OAUTHBEARER, called again before the last one expires.  tidelog's own.",
+        secret=True,
     )
     ssl_ca_location: str = setting(
         "ssl.ca.location",
@@ -319,17 +328,33 @@ class ConsumerSettings(ClientSettings):
 
 def load(cls: type[S], config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> S:
     """The settings in a mapping of Kafka's names and in keywords; SettingsError names every bad one."""
-    given = {**(config or {}), **{name.replace("_", "."): each for name, each in options.items()}}
+    given = given_settings(config, options)
     known = set(names_of(cls))
     unknown = [name for name in given if name not in known]
     if unknown:
         raise SettingsError("; ".join(_unknown(name, known) for name in unknown))
-    return cls.load({name: _text(value) for name, value in given.items()})
+    texts = {name: _text(value) for name, value in given.items() if name not in _objects(cls)}
+    objects = {_objects(cls)[name]: value for name, value in given.items() if name in _objects(cls)}
+    for name, attribute in _objects(cls).items():
+        if isinstance(objects.get(attribute), str):
+            raise SettingsError(f"{name}={given[name]!r} must be a function, which no text can be")
+    return replace(cls.load(texts), **objects)
+
+
+def given_settings(config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user has set, under Kafka's names; None leaves a setting as it is."""
+    both = {**(config or {}), **{name.replace("_", "."): each for name, each in options.items()}}
+    return {name: value for name, value in both.items() if value is not None}
 
 
 def names_given(config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> set[str]:
     """Kafka's names of what the user has set."""
-    return {*(config or {}), *(name.replace("_", ".") for name in options)}
+    return set(given_settings(config, options))
+
+
+def _objects(cls: type[Section]) -> dict[str, str]:
+    """The settings that no text can say, with their attributes."""
+    return {each.spec.name: each.attribute for each in declared(cls) if not each.is_text}
 
 
 def _text(value: Any) -> str:

@@ -23,7 +23,7 @@ from tidelog.errors import UnknownTopicOrPartition
 from tidelog.names import TopicPartition
 from tidelog.testing.child_broker import ChildBroker
 from tidelog.testing.faults import Faults
-from tidelog.testing.fixture import Stage, seconds_of
+from tidelog.testing.fixture import Stage, seconds_of, texts_of
 
 if TYPE_CHECKING:
     from tidelog.client.admin import PartitionDescription
@@ -98,22 +98,29 @@ class Cluster(Stage):
     def topic(
         self,
         word: str = "topic",
-        partitions: int = 1,
+        partitions: int | None = None,
         *,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> str:
-        """The name of a topic, made when it is first asked for, with a replica on every broker unless told."""
-        if word not in self._topics:
+        """The name of a topic, made when it is first asked for, with one partition and a replica on every broker unless told.
+
+        Asked for again with more partitions, it grows.
+        """
+        if word in self._topics:
+            name = self._again(word, partitions, configs)
+        else:
             name = self.name(word)
+            total, given = partitions or 1, texts_of(configs)
             self.admin.create_topics(
-                {name: partitions},
+                {name: total},
                 replication_factor=replication_factor or len(self.brokers),
-                configs={key: str(value) for key, value in (configs or {}).items()},
+                configs=given,
             )
-            self._until(lambda: self._known(name, partitions), f"all brokers know {name}")
             self._topics[word] = name
-        return self._topics[word]
+            self._made[word] = (total, given)
+        self._until(lambda: self._known(name, self._made[word][0]), f"all brokers know {name}")
+        return name
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """The id of the broker that leads a partition; None while there is none."""

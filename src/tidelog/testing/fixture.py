@@ -42,6 +42,8 @@ class Stage(ABC):
         self._suffix = re.sub(r"[^A-Za-z0-9_-]+", "-", suffix)[-_LONGEST_SUFFIX:]
         self._topics: dict[str, str] = {}
         """By the name that the test gave, the one that it has."""
+        self._made: dict[str, tuple[int, dict[str, str]]] = {}
+        """How many partitions each has, and which settings."""
         self._producer: Producer | None = None
         self._admin: Admin | None = None
 
@@ -68,6 +70,26 @@ class Stage(ABC):
     def group(self, word: str = "group") -> str:
         """The name of a group of this test."""
         return self.name(word)
+
+    def _again(
+        self, word: str, partitions: int | None, configs: Mapping[str, object] | None
+    ) -> str:
+        """The topic was asked for before: give it the partitions that it lacks, or say what cannot be."""
+        name = self._topics[word]
+        there, given = self._made[word]
+        if configs is not None and texts_of(configs) != given:
+            raise ValueError(
+                f"topic({word!r}) was made with configs={given}, not {texts_of(configs)}; "
+                "use another name, or admin.alter_topic_configs"
+            )
+        if partitions is not None and partitions < there:
+            raise ValueError(
+                f"topic({word!r}) has {there} partitions and cannot have {partitions}; use another name"
+            )
+        if partitions is not None and partitions > there:
+            self.admin.add_partitions(name, partitions)
+            self._made[word] = (partitions, given)
+        return name
 
     # ------------------------------------------------------------------ messages
 
@@ -159,23 +181,24 @@ class Tidelog(Stage):
     def topic(
         self,
         word: str = "topic",
-        partitions: int = 1,
+        partitions: int | None = None,
         *,
         exact: bool = False,
         configs: Mapping[str, object] | None = None,
     ) -> str:
-        """The name of a topic of this test, which is made when it is first asked for.
+        """The name of a topic of this test, which is made when it is first asked for, with one partition unless told.
 
-        With `exact` it has that very name, for applications that cannot be told another; what was in it is deleted.
+        With `exact` it has that very name, for applications that cannot be told another; what was in it is deleted.  Asked
+        for again with more partitions, it grows.
         """
-        if word not in self._topics:
-            name = word if exact else self.name(word)
-            given = {key: str(value) for key, value in (configs or {}).items()}
-            self.broker.call(
-                "create_topic", topic=name, partitions=partitions, configs=given, again=exact
-            )
-            self._topics[word] = name
-        return self._topics[word]
+        if word in self._topics:
+            return self._again(word, partitions, configs)
+        name = word if exact else self.name(word)
+        total, given = partitions or 1, texts_of(configs)
+        self.broker.call("create_topic", topic=name, partitions=total, configs=given, again=exact)
+        self._topics[word] = name
+        self._made[word] = (total, given)
+        return name
 
     def advance(self, **time: float) -> None:
         """Put the broker's time forward and have done what is due: `advance(minutes=10)`.
@@ -194,6 +217,10 @@ class Tidelog(Stage):
         self.close_clients()
         with contextlib.suppress(KafkaError):
             self.broker.call("delete_topics", topics=list(self._topics.values()))
+
+
+def texts_of(configs: Mapping[str, object] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (configs or {}).items()}
 
 
 def seconds_of(**time: float) -> float:
