@@ -1,7 +1,9 @@
 """A broker with logins and TLS on real sockets, and its users, rules and quotas, administered by our own client."""
 
 import asyncio
+import base64
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -270,3 +272,46 @@ async def test_users_rules_and_quotas_survive_a_restart(tmp_path, files):
         async with Admin(alice) as admin:
             assert await admin.describe_acls() == [acl]
             assert len(await admin.describe_client_quotas()) == 1
+
+
+async def challenge(broker: Broker, user: str) -> tuple[int, bytes, bytes]:
+    """What a stranger is shown of a user: the salt's length, the salt, the iterations."""
+    assert broker._security is not None
+    exchange = broker._security._exchange("SCRAM-SHA-512")
+    answer, _ = exchange.respond(b"n,,n=%s,r=c" % user.encode())
+    _, salt, iterations = answer.split(b",")
+    return len(base64.b64decode(salt[2:])), salt, iterations
+
+
+async def test_a_user_cannot_be_told_from_one_that_does_not_exist(tmp_path, files):
+    async with running(tmp_path, files) as made:
+        before = await challenge(made.broker, "nobody")
+        async with Admin(made.settings()) as admin:
+            await admin.set_scram_password("alice", "secret")
+        alice, nobody = (
+            await challenge(made.broker, "alice"),
+            await challenge(made.broker, "nobody"),
+        )
+        assert (alice[0], alice[2]) == (nobody[0], nobody[2]) == (before[0], before[2])
+    async with running(tmp_path, files) as made:  # a stranger who comes again after a restart
+        assert await challenge(made.broker, "nobody") == nobody
+        assert await challenge(made.broker, "alice") == alice
+
+
+async def test_what_a_broker_writes_is_for_its_owner_alone(tmp_path, files):
+    directory = tmp_path / "data"
+    before = os.umask(0o022)
+    try:
+        async with running(directory, files) as made, Producer(made.settings()) as producer:
+            await producer.send("orders", b"secret")
+            await producer.flush()
+            found = [directory, *directory.rglob("*")]
+            assert len(found) > 10
+            open_to_others = {
+                str(each.relative_to(directory)): oct(each.stat().st_mode)
+                for each in found
+                if each.stat().st_mode & 0o077
+            }
+    finally:
+        os.umask(before)
+    assert open_to_others == {}

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import SaslAuthenticationFailed
-from tidelog.security.scram import Credential, Mechanism, ScramClient, ScramExchange
+from tidelog.security.scram import (
+    Credential,
+    Mechanism,
+    ScramClient,
+    ScramExchange,
+    Shape,
+    made_up,
+)
 
 SECRET = b"of this server"
 
@@ -49,7 +56,8 @@ def test_both_sides_agree(mechanism, user, password):
 @pytest.mark.parametrize("user", ["alice", "nobody"])
 def test_a_wrong_password_and_an_unknown_user_look_alike(user):
     credential = Credential.of(Mechanism.SHA_256, "right", salt=b"0123456789abcdef")
-    server = ScramExchange(Mechanism.SHA_256, {"alice": credential}.get, "server", SECRET)
+    shapes = {Shape.of(credential)}
+    server = ScramExchange(Mechanism.SHA_256, {"alice": credential}.get, "server", SECRET, shapes)
     client = ScramClient(Mechanism.SHA_256, user, "wrong", "client")
     challenge, _ = server.respond(client.first())
     assert b",i=4096" in challenge
@@ -63,6 +71,36 @@ def test_the_made_up_salt_of_an_unknown_user_stays_the_same():
         return server.respond(b"n,,n=%s,r=c" % user.encode())[0]
 
     assert challenge("nobody") == challenge("nobody") != challenge("noone")
+
+
+def salt_and_iterations(challenge: bytes) -> tuple[bytes, bytes]:
+    _, salt, iterations = challenge.split(b",")
+    return base64.b64decode(salt.removeprefix(b"s=")), iterations
+
+
+def test_an_unknown_user_looks_like_those_there_are():
+    """Kafka's tools make salts of letters and digits, confluent-kafka's of 64 bytes, ours of 24."""
+    of_java = Credential.of(
+        Mechanism.SHA_256, "x", salt=b"1a2b3c4d5e6f7g8h9i0j1k2l3m", iterations=4096
+    )
+    of_others = Credential.of(Mechanism.SHA_256, "x", salt=bytes(range(64)), iterations=10000)
+    shapes = {Shape.of(of_java), Shape.of(of_others)}
+    seen = set()
+    for user in map(str, range(50)):
+        server = ScramExchange(Mechanism.SHA_256, lambda _: None, "s", SECRET, shapes)
+        salt, iterations = salt_and_iterations(server.respond(b"n,,n=%s,r=c" % user.encode())[0])
+        seen.add((len(salt), iterations, salt.isalnum() and salt.islower()))
+    assert seen == {(26, b"i=4096", True), (64, b"i=10000", False)}
+
+
+def test_a_made_up_user_cannot_log_in_even_with_the_secret():
+    user = "nobody"
+    known = made_up(Mechanism.SHA_256, user, SECRET, [Shape(24, 8192, is_text=False)])
+    server = ScramExchange(Mechanism.SHA_256, {"alice": known}.get, "s", SECRET)
+    server.respond(b"n,,n=nobody,r=c")
+    for proof in (b"", b"x" * 32, known.stored_key):
+        with pytest.raises(SaslAuthenticationFailed):
+            server.respond(b"c=biws,r=cs,p=" + base64.b64encode(proof))
 
 
 @pytest.mark.parametrize(

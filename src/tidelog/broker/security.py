@@ -8,6 +8,7 @@ A broker without security imports and makes none of it.
 """
 
 import base64
+import hmac
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -18,14 +19,15 @@ from tidelog.broker.authorizer import OPEN, AclAuthorizer, Authorizer
 from tidelog.broker.dispatch import Serving
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock
-from tidelog.cluster.image import Image
+from tidelog.cluster.access import SCRAM_SECRET
+from tidelog.cluster.image import CLUSTER, Image
 from tidelog.errors import SettingsError
 from tidelog.network.listener import TlsSettings
 from tidelog.network.peer import Principal
 from tidelog.security.config import SecurityConfig
 from tidelog.security.login import Exchange, Login
 from tidelog.security.plain import PlainExchange
-from tidelog.security.scram import Credential, Mechanism, ScramExchange
+from tidelog.security.scram import Credential, Mechanism, ScramExchange, Shape
 
 if TYPE_CHECKING:
     import ssl
@@ -56,7 +58,8 @@ class BrokerSecurity:
         self._clock = clock
         self._random_bytes = random_bytes
         self._secret = random_bytes(32)
-        """For the salts of users who do not exist."""
+        """For the salts of users who do not exist, until the cluster has one of its own."""
+        self._shapes: tuple[object, dict[Mechanism, set[Shape]]] = (None, {})
         config = self._config
         self._plain_users = _passwords(config.plain_users)
         listeners = settings().listeners()
@@ -179,7 +182,29 @@ class BrokerSecurity:
             return BearerExchange(self._tokens)
         scram = next(each for each in Mechanism if each.sasl_name == mechanism)
         nonce = base64.urlsafe_b64encode(self._random_bytes(_NONCE_BYTES)).decode()
-        return ScramExchange(scram, partial(self._credential, scram), nonce, self._secret)
+        find = partial(self._credential, scram)
+        return ScramExchange(scram, find, nonce, self._scram_secret(), self._shapes_of(scram))
+
+    def _scram_secret(self) -> bytes:
+        """The same on all brokers and after every start, so that what is made up is not told by its changes."""
+        image = self._image()
+        stored = image.config((CLUSTER, "")).get(SCRAM_SECRET)
+        if stored is not None:
+            return bytes.fromhex(stored)
+        if not image.access.credentials:
+            return self._secret
+        # A cluster whose users were made before there was a secret: theirs, until the next is made.
+        _, oldest = min(image.access.credentials.items(), key=lambda item: item[0][0])
+        return hmac.digest(oldest.server_key, b"users who do not exist", "sha256")
+
+    def _shapes_of(self, mechanism: Mechanism) -> set[Shape]:
+        credentials = self._image().access.credentials
+        if self._shapes[0] is not credentials:
+            found: dict[Mechanism, set[Shape]] = {}
+            for (_, kind), each in credentials.items():
+                found.setdefault(kind, set()).add(Shape.of(each))
+            self._shapes = (credentials, found)
+        return self._shapes[1].get(mechanism, set())
 
     def _credential(self, mechanism: Mechanism, user: str) -> Credential | None:
         return self._image().access.credentials.get((user, mechanism))

@@ -53,6 +53,7 @@ from tidelog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from tidelog.security.scram import ITERATIONS, SALT_BYTES
 
 # Kafka's numbers: the place in the list (ResourceType, PatternType, AclOperation, AclPermissionType).
 _RESOURCES = ["unknown", "any", "topic", "group", "cluster", "transactional_id"]
@@ -185,11 +186,11 @@ class AsyncSecurityAdmin(Closing):
         password: str,
         *,
         mechanism: str = "SCRAM-SHA-512",
-        iterations: int = 8192,
+        iterations: int = ITERATIONS,
     ) -> None:
         """Let a user log in with this password; the one that it had for the mechanism is replaced."""
         number, digest = _mechanism(mechanism)
-        salt = secrets.token_bytes(24)
+        salt = secrets.token_bytes(SALT_BYTES)
         upsertion = ScramCredentialUpsertion(
             name=user,
             mechanism=number,

@@ -14,6 +14,9 @@ from tidelog.quotas.limits import Entity, Limits
 from tidelog.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.security.scram import Credential, Mechanism
 
+SCRAM_SECRET = "scram.secret"
+"""Under this name the cluster's own settings hold, in hexadecimal, what salts of users who do not exist are made with."""
+
 AccessRecord = AclRecord | ScramRecord | QuotaRecord
 
 

@@ -31,7 +31,7 @@ class Bells:
 
     def hang(self) -> None:
         """Make the pipe, where the file system has pipes; elsewhere changes are found by looking."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
         unfinished = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
             os.mkfifo(unfinished, 0o600)

@@ -48,10 +48,10 @@ class Leases:
 
     def take(self, session: Session) -> float:
         """Begin a lease, and return until when it lives."""
-        self._directory.mkdir(exist_ok=True)
+        self._directory.mkdir(0o700, exist_ok=True)
         path = self._path(session)
         unfinished = path.with_suffix(".new")
-        file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with self._lock:
             held = _Held(session, file, self._clock.monotonic())

@@ -189,7 +189,10 @@ class _Database:
         self._seen: tuple[int, int, list[tuple[int, str, int]]] = (0, 0, [])
 
     def open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        # There are credentials in it.  SQLite gives the files beside it the same mode; one that was there keeps its own.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         # The connection is made and used in the handle's one thread, except that the interpreter may close it.
         connection = sqlite3.connect(
             self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False

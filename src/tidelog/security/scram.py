@@ -5,7 +5,8 @@
     challenge, user = exchange.respond(token)                       # twice; the second time `user` is known
 
 The server keeps what proves a password right, not the password.  Whoever asks for a user that does not exist is answered
-like everybody else and fails at the end, so that names cannot be guessed.
+like everybody else and fails at the end, so that names cannot be guessed: with a salt and iterations that look like those of
+users there are, the same whenever and whichever broker is asked, for as long as `secret` is the same.
 
     client-first   n,,n=alice,r=<client nonce>
     server-first   r=<client nonce><server nonce>,s=<salt>,i=<iterations>
@@ -17,7 +18,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 _WITHOUT_CHANNEL_BINDING = b"biws"  # base64 of "n,,"
 _LARGEST_TOKEN = 64 * 1024
+_ALPHABET = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Mechanism(Enum):
@@ -73,6 +75,38 @@ class Credential(NamedTuple):
         )
 
 
+class Shape(NamedTuple):
+    """What a stranger sees of a credential besides its bytes; who made it can be told by it."""
+
+    salt_bytes: int
+    iterations: int
+    is_text: bool
+    """Java's tools make salts of letters and digits."""
+
+    @classmethod
+    def of(cls, credential: Credential) -> "Shape":
+        salt = credential.salt
+        return cls(len(salt), credential.iterations, not salt.strip(_ALPHABET))
+
+
+SALT_BYTES = 24
+ITERATIONS = 8192
+"""Of the credentials that our own tools make."""
+_OUR_SHAPE = Shape(SALT_BYTES, ITERATIONS, is_text=False)
+
+
+def made_up(mechanism: Mechanism, user: str, secret: bytes, shapes: Iterable[Shape]) -> Credential:
+    """A credential for a user that does not exist, which looks like one of `shapes` and fits no password."""
+    key = hmac.digest(secret, user.encode(), "sha256")
+    # Each name keeps its shape while there are others to choose from (rendezvous hashing).
+    shape = max(shapes, key=lambda each: hmac.digest(key, repr(each).encode(), "sha256"))
+    salt = hashlib.shake_256(key).digest(shape.salt_bytes)
+    if shape.is_text:
+        salt = bytes(_ALPHABET[each % len(_ALPHABET)] for each in salt)
+    wrong = hmac.digest(key, b"key", mechanism.digest)
+    return Credential(salt, shape.iterations, wrong, wrong)
+
+
 class ScramExchange:
     """One login, from the server's side."""
 
@@ -82,15 +116,18 @@ class ScramExchange:
         find: Callable[[str], Credential | None],
         nonce: str,
         secret: bytes,
+        shapes: Collection[Shape] = (),
     ) -> None:
-        """`secret` belongs to this server; it makes up a salt for a user that does not exist."""
+        """`secret` is the cluster's; with it what a user that does not exist is shown is made up, as one of `shapes`."""
         self._mechanism = mechanism
         self._find = find
         self._server_nonce = nonce
         self._secret = secret
+        self._shapes = shapes or (_OUR_SHAPE,)
         self._user = ""
         self._nonce = b""
         self._credential: Credential | None = None
+        self._exists = False
         self._said = b""
         """The messages so far, without their envelopes: both sides sign them."""
 
@@ -114,18 +151,16 @@ class ScramExchange:
             raise SaslAuthenticationFailed("the first login message names no user, or no nonce")
         if identity and _unescape(identity.removeprefix(b"a=")) != self._user:
             raise SaslAuthenticationFailed("nobody may log in in the name of another")
-        self._credential = self._find(self._user)
-        salt, iterations = self._salt()
+        found = self._find(self._user)
+        self._exists = found is not None
+        # Made up in any case, so that it takes as long for a user who does exist.
+        invented = made_up(self._mechanism, self._user, self._secret, self._shapes)
+        self._credential = found or invented
+        salt, iterations = self._credential.salt, self._credential.iterations
         self._nonce = client_nonce + self._server_nonce.encode()
         answer = b"r=%s,s=%s,i=%d" % (self._nonce, base64.b64encode(salt), iterations)
         self._said = bare + b"," + answer
         return answer
-
-    def _salt(self) -> tuple[bytes, int]:
-        if self._credential is not None:
-            return self._credential.salt, self._credential.iterations
-        made_up = hmac.digest(self._secret, self._user.encode(), "sha256")[:16]
-        return made_up, MIN_ITERATIONS
 
     def _final(self, token: bytes) -> bytes:
         without_proof, _, proof = token.rpartition(b",p=")
@@ -133,10 +168,12 @@ class ScramExchange:
         if fields.get("c") != _WITHOUT_CHANNEL_BINDING or fields.get("r") != self._nonce:
             raise SaslAuthenticationFailed("the second login message does not follow the first")
         said = self._said + b"," + without_proof
-        if self._credential is None or not self._is_proven(said, _base64(proof)):
+        proven = self._is_proven(said, _base64(proof))
+        if not self._exists or not proven:
             raise SaslAuthenticationFailed(
                 f"the user or the password is wrong ({self._mechanism.sasl_name})"
             )
+        assert self._credential is not None
         signature = _hmac(self._mechanism, self._credential.server_key, said)
         return b"v=" + base64.b64encode(signature)
 

@@ -12,6 +12,10 @@ import mmap
 import os
 from typing import Protocol, TypeAlias
 
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+"""What is in a log is for whoever runs the broker; directories that were there before keep what their owner has given them."""
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -204,7 +208,7 @@ class LocalFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return LocalFile(path, os.open(path, flags, 0o644))
+        return LocalFile(path, os.open(path, flags, PRIVATE_FILE))
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -234,7 +238,7 @@ class LocalFiles:
             return [each.name for each in entries if each.is_dir()]
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, PRIVATE_DIRECTORY, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
@@ -257,7 +261,7 @@ class LocalFiles:
             os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,14 +3,16 @@
 Version 0.  The password is salted by the client and never sent.  Absent: nothing.
 """
 
+import secrets
 from collections import Counter
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import ALTER, by_item, maybe_refused
-from tidelog.cluster.access import scram_record
+from tidelog.cluster.access import SCRAM_SECRET, scram_record
+from tidelog.cluster.image import CLUSTER as IN_CLUSTER
 from tidelog.cluster.image import Image
-from tidelog.cluster.metadata import Record
+from tidelog.cluster.metadata import ConfigRecord, Record
 from tidelog.errors import (
     DuplicateResource,
     KafkaError,
@@ -37,6 +39,8 @@ async def alter_user_scram_credentials(
     named += [(each.name, each.mechanism) for each in request.upsertions]
     twice = {user for (user, _), count in Counter(named).items() if count > 1}
 
+    fresh = secrets.token_hex(32)
+
     def decide(image: Image) -> tuple[list[Record], dict[str, KafkaError | None]]:
         records: dict[str, list[Record]] = {}
         outcomes: dict[str, KafkaError | None] = dict.fromkeys(user for user, _ in named)
@@ -56,6 +60,8 @@ async def alter_user_scram_credentials(
         good = [
             record for user, made in records.items() if outcomes[user] is None for record in made
         ]
+        if good and SCRAM_SECRET not in image.config((IN_CLUSTER, "")):
+            good.append(ConfigRecord(IN_CLUSTER, "", SCRAM_SECRET, fresh))
         return good, outcomes
 
     outcomes = (
