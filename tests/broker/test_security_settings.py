@@ -118,3 +118,25 @@ def test_so_it_is_in_a_client(name: str):
     with pytest.raises(SettingsError) as caught:
         load(ClientSettings, {name: KEY}, {})
     assert "hush-hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, []),
+        ({"listeners": "PLAINTEXT://localhost:1,PLAINTEXT2://[::1]:2", "listener.security.protocol.map": "PLAINTEXT2:PLAINTEXT"}, []),
+        ({"listeners": "PLAINTEXT://:9092"}, ["asks for no login"]),
+        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, ["asks for no login"]),
+        ({"listeners": "SSL://0.0.0.0:1"}, ["asks for no login"]),
+        ({"listeners": "SSL://0.0.0.0:1", "ssl.client.auth": "requested"}, ["asks for no login"]),
+        ({"listeners": "SSL://0.0.0.0:1", "ssl.client.auth": "required"}, []),
+        ({"listeners": "SASL_SSL://0.0.0.0:1", "sasl.enabled.mechanisms": "PLAIN"}, []),
+        ({"listeners": "SASL_PLAINTEXT://0.0.0.0:1"}, []),
+        ({"listeners": "SASL_PLAINTEXT://0.0.0.0:1", "sasl.enabled.mechanisms": "PLAIN"}, ["in plain text"]),
+        ({"listeners": "A://:1,B://:2", "listener.security.protocol.map": "A:PLAINTEXT,B:SASL_PLAINTEXT", "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"}, ["no login", "in plain text"]),
+    ],
+)  # fmt: skip
+def test_what_is_open_to_strangers_is_told(given: dict[str, str], told: list[str]):
+    found = BrokerSettings.load(given).open_doors()
+    assert len(found) == len(told)
+    assert all(word in each for word, each in zip(told, found, strict=True))

@@ -13,6 +13,8 @@ def test_a_healthy_broker(cli, topic, broker):
     assert found["bootstrap"]["state"] == "ok"
     assert broker.bootstrap in found["broker 0"]["text"]
     assert found["partitions"]["state"] == "ok"
+    assert found["doors of 0"]["state"] == "ok"
+    assert found["privacy"]["state"] == "ok"
     assert {"disk", "fsync", "files", "kernel"} <= set(found)
 
 
@@ -41,3 +43,18 @@ def test_an_advertised_address_that_nobody_can_reach(tidelog, closed_port):
     assert ran.code == 1
     assert f"127.0.0.1:{closed_port} cannot be reached" in ran.out
     assert "advertised.listeners" in ran.out
+
+
+def test_a_broker_that_is_open_to_strangers(tidelog, tmp_path):
+    """It says so when it is ready, and the doctor says it again; a directory that others may read is told, too."""
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    with LocalBroker(data, arguments=["--listen", "0.0.0.0:0"]) as broker:
+        assert "  open       PLAINTEXT://0.0.0.0:0 is reached from other machines" in broker.log()
+        port = broker.bootstrap.rpartition(":")[2]
+        ran = tidelog("doctor", "-b", f"127.0.0.1:{port}", "--data", data, "--json").ok()
+    found = {each["subject"]: each for each in ran.json}
+    assert found["doors of 0"]["state"] == "warning"
+    assert "asks for no login" in found["doors of 0"]["text"]
+    assert found["privacy"]["state"] == "warning"
+    assert "chmod" in found["privacy"]["text"]

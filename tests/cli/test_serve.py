@@ -157,3 +157,13 @@ async def test_the_banner_fits_on_a_screen(tmp_path: Path):
     assert len(text.splitlines()) < 20
     assert f"tidelog produce hello -b {broker.addresses[0]}" in text
     assert f"tidelog consume hello -b {broker.addresses[0]} --from-beginning" in text
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o644, True), (0o600, False)])
+def test_a_file_with_passwords_that_others_can_read(tmp_path: Path, caplog, mode: int, told: bool):
+    file = tmp_path / "server.properties"
+    file.write_text("sasl.plain.users=admin:hush-hush\nssl.keystore.key=key.pem\n")
+    file.chmod(mode)
+    serve._warn_of_readers(file)
+    assert ("sasl.plain.users; chmod 600" in caplog.text) is told
+    assert "hush-hush" not in caplog.text

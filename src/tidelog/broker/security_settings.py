@@ -109,6 +109,29 @@ def inter_broker_listener(security: SecurityConfig, listeners: Sequence[Listener
     raise SettingsError(f"{asked}: no listener is like that; there are: {names}")
 
 
+def open_doors(security: SecurityConfig, listeners: Sequence[Listener]) -> list[str]:
+    """What whoever starts a broker should know of its listeners, with the cure; nothing where all is well."""
+    found = []
+    for each in listeners:
+        where = (
+            f"{each.protocol}://{f'[{each.host}]' if ':' in each.host else each.host}:{each.port}"
+        )
+        has_login = each.protocol.startswith("SASL") or (
+            each.protocol == "SSL" and security.tls_client_auth == "required"
+        )
+        if not has_login and not _is_this_machine(each.host):
+            cure = "listen on 127.0.0.1, or ask for a login (SASL_SSL)"
+            found.append(f"{where} is reached from other machines and asks for no login; {cure}")
+        if each.protocol == "SASL_PLAINTEXT" and "PLAIN" in security.mechanisms:
+            cure = "use SASL_SSL, or SCRAM alone"
+            found.append(f"{where} takes passwords in plain text (PLAIN without TLS); {cure}")
+    return found
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
 def _protected(properties: Mapping[str, str], listeners: Sequence[Listener]) -> tuple[str, ...]:
     """The families whose settings have a door to shut."""
     found = ["principal."]

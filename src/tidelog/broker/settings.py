@@ -235,6 +235,10 @@ class BrokerSettings:
         """The one by which brokers reach each other; raises `SettingsError`."""
         return security_settings.inter_broker_listener(self.security, self.listeners())
 
+    def open_doors(self) -> list[str]:
+        """What is open that need not be, with the cure."""
+        return security_settings.open_doors(self.security, self.listeners())
+
     def security_complaints(self) -> Iterator[str]:
         """What would leave a door open, with the cure."""
         unknown = [name for name in self.properties if name not in known_names()]

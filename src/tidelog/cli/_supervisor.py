@@ -193,6 +193,7 @@ class Supervisor:
             child = self._children.get(plan.broker_id)
             pid = f"pid {child.pid}" if child else "not running"
             lines.append(f"  broker {plan.broker_id:<3} {plan.settings['log.dirs']} ({pid})")
+        lines += (f"  open       {each}" for each in self._settings.open_doors())
         lines += [
             f"  try        tidelog topic create hello -p 3 -r {len(self._plans)} -b {addresses[0]}",
             f"             tidelog topic describe hello -b {all_of_them}",

@@ -11,23 +11,35 @@ import os
 import resource
 import shutil
 import socket
+import stat
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.settings import BrokerSettings
 from tidelog.cli._options import add_client_options, add_json, client_config
 from tidelog.cli._output import print_json
 from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
 
 HELP = "check addresses, disk, limits and clock"
 EXAMPLE = "example: tidelog doctor -b 127.0.0.1:9092 --data ./data"
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
+_OF_LISTENERS = (
+    "listeners",
+    "listener.security.protocol.map",
+    "controller.listener.names",
+    "sasl.enabled.mechanisms",
+    "ssl.client.auth",
+)
 _DIAL_S = 5.0
 _SYNCS = 20
 _SLOW_SYNC_MS = 20.0
@@ -89,6 +101,8 @@ def _addresses(arguments: argparse.Namespace) -> Iterator[Finding]:
                     "clients are told this address; set advertised.listeners to one they can reach",
                 )
             yield _round_trip(admin.describe_cluster)
+            for broker in cluster.brokers:
+                yield from _doors(admin, broker.id)
             topics = admin.describe_topics(admin.list_topics(internal=True))
     except TidelogError as error:
         yield Finding(FAILED, "cluster", f"{error}{_hint(config)}")
@@ -104,6 +118,24 @@ def _addresses(arguments: argparse.Namespace) -> Iterator[Finding]:
         yield Finding(WARNING, "partitions", f"not all replicas are in sync: {_some(behind)}")
     if not headless and not behind:
         yield Finding(OK, "partitions", f"{len(parts)}, all led and in sync")
+
+
+def _doors(admin: "Admin", broker_id: int) -> Iterator[Finding]:
+    """What a broker lets in, by its own settings; nothing where we may not see them."""
+    subject = f"doors of {broker_id}"
+    try:
+        told = admin.describe_broker_configs(broker_id)
+        given = {name: told[name].value or "" for name in _OF_LISTENERS if name in told}
+        doors = BrokerSettings.load(
+            {name: each for name, each in given.items() if each}
+        ).open_doors()
+    except TidelogError as error:
+        yield Finding(WARNING, subject, f"its listeners cannot be judged: {error}")
+        return
+    for each in doors:
+        yield Finding(WARNING, subject, each)
+    if not doors:
+        yield Finding(OK, subject, "no listener is open to strangers")
 
 
 def _hint(config: dict[str, str]) -> str:
@@ -186,6 +218,19 @@ def measure_syncs(directory: Path) -> list[float]:
     return times_ms
 
 
+def _privacy(arguments: argparse.Namespace) -> Iterator[Finding]:
+    """Whether others on this machine can read the data, credentials among it."""
+    if not arguments.data.is_dir():
+        return
+    mode = stat.S_IMODE(arguments.data.stat().st_mode)
+    shown = arguments.data.resolve()
+    if mode & 0o077:
+        cure = f"chmod -R go= {shown}"
+        yield Finding(WARNING, "privacy", f"{shown} has mode {mode:o}: others may look in; {cure}")
+    else:
+        yield Finding(OK, "privacy", f"{shown} is for its owner alone")
+
+
 def _limits(arguments: argparse.Namespace) -> Iterator[Finding]:
     _, most = resource.getrlimit(
         resource.RLIMIT_NOFILE
@@ -234,4 +279,4 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + more
 
 
-_CHECKS = (_addresses, _disk, _limits, _clock, _build)
+_CHECKS = (_addresses, _disk, _privacy, _limits, _clock, _build)

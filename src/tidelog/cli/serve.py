@@ -21,7 +21,7 @@ from typing import Any
 from tidelog import kernel
 from tidelog.broker import properties
 from tidelog.broker.broker import Broker
-from tidelog.broker.settings import BrokerSettings
+from tidelog.broker.settings import BrokerSettings, declarations
 from tidelog.cli import _logs
 from tidelog.cli._beside import add_options, companions, running_beside
 from tidelog.cli._options import BOOTSTRAP
@@ -29,6 +29,7 @@ from tidelog.cli._ready import announce
 from tidelog.errors import SettingsError, StartError
 from tidelog.network.listener import open_socket
 from tidelog.network.peer import Address
+from tidelog.settings import is_file_name
 
 HELP = "run a broker"
 EXAMPLE = "example: tidelog serve --data ./data -X num.partitions=4"
@@ -91,6 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     _logs.set_up(arguments, broker=settings.broker.broker_id)
+    if arguments.config:
+        _warn_of_readers(Path(arguments.config))
     if arguments.brokers:
         from tidelog.cli._supervisor import Supervisor, plans
 
@@ -164,6 +167,7 @@ def banner(broker: Broker, settings: BrokerSettings) -> str:
         lines.append(
             "  slow       the kernel is not compiled; install a C compiler and reinstall tidelog"
         )
+    lines += (f"  open       {each}" for each in settings.open_doors())
     if settings.unused:
         lines.append(f"  not used   {', '.join(settings.unused)}")
     where = "" if str(first) == BOOTSTRAP else f" -b {first}"
@@ -275,6 +279,20 @@ def _read(path: str) -> dict[str, str]:
         raise StartError(f"--config {path} is not UTF-8 (byte {error.start})") from error
     except OSError as error:
         raise StartError(f"--config {path} cannot be read: {error.strerror}") from error
+
+
+def _warn_of_readers(path: Path) -> None:
+    """A file with passwords is for its owner alone."""
+    secret = {name for name, (_, each) in declarations().items() if each.spec.secret}
+    passwords = sorted(name for name in secret & _read(str(path)).keys() if not _is_file(name))
+    if passwords and path.stat().st_mode & 0o077:
+        names = ", ".join(passwords)
+        log.warning("--config %s can be read by others, and has %s; chmod 600 it", path, names)
+
+
+def _is_file(name: str) -> bool:
+    """Whether the setting is secret only because Kafka would have a key in it; here it names a file."""
+    return declarations()[name][1].spec.check is is_file_name
 
 
 def _port(text: str) -> int:
