@@ -19,9 +19,10 @@ async def test_ranges_are_those_of_the_handlers(hot, version):
     if version < 3:
         assert response.finalized_features_epoch == -1
         return
-    (feature,) = response.finalized_features
+    feature, metadata = response.finalized_features
+    assert (metadata.name, metadata.max_version_level) == ("tidelog.metadata.version", 1)
     assert (feature.name, feature.max_version_level) == ("transaction.version", 2)
-    assert [each.min_version for each in response.supported_features] == [0] * (version >= 4)
+    assert [each.min_version for each in response.supported_features] == [1, 0][: version - 2]
 
 
 async def test_a_version_from_the_future_is_answered_in_version_0(hot):

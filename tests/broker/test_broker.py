@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.broker import METADATA_FILE, Broker
+from tidelog.broker.broker import Broker
+from tidelog.broker.metastores import METADATA_FILE
 from tidelog.broker.settings import BrokerSettings
 from tidelog.errors import (
     InvalidRequest,

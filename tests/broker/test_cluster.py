@@ -14,6 +14,7 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.settings import BrokerSettings
 from tidelog.client.connection import Connection
 from tidelog.clock import SystemClock
+from tidelog.cluster.image import Delta, Image
 from tidelog.errors import (
     BrokerIdNotRegistered,
     ElectionNotNeeded,
@@ -128,8 +129,8 @@ class Cluster:
     def others(self) -> list[int]:
         return [each for each in self.brokers if each != self.controller]
 
-    async def create(self, number: int, name: str, partitions: int = 3) -> Any:
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)
+    async def create(self, number: int, name: str, partitions: int = 3, factor: int = 3) -> Any:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
         return (await self.ask(number, CreateTopicsRequest(topics=[topic]))).topics[0]
 
     async def partitions(self, number: int, name: str) -> list[Any]:
@@ -255,6 +256,32 @@ async def test_a_session_that_is_lost_costs_no_restart(cluster: Cluster):
 
         await cluster.until(back)
     assert (await cluster.create(0, "later")).error_code == 0
+
+
+async def test_a_broker_whose_picture_stands_still_ends(cluster: Cluster):
+    """It would go on leading, with a session that lives, what others lead by now."""
+    await cluster.create(0, "orders")
+    gone = cluster.others[0]
+    broker = cluster.brokers[gone]
+
+    def broken(image: Image, delta: Delta) -> None:
+        raise LookupError("a listener of the image has failed")
+
+    assert broker._member is not None
+    broker._member.tail.subscribe(broken)
+    await cluster.create(cluster.controller, "later", factor=1)
+    await asyncio.wait_for(broker.ended.wait(), 60)
+    assert gone not in cluster.store.leases, "its session is over at once"
+    del cluster._connections[gone]
+    await cluster.brokers.pop(gone).stop()
+
+    async def handed_over() -> bool:
+        states = await cluster.partitions(cluster.controller, "orders")
+        return all(each.leader_id not in (gone, -1) for each in states)
+
+    await cluster.until(handed_over)
+    await cluster.start(gone)
+    assert not cluster.brokers[gone].ended.is_set()
 
 
 async def test_leaders_by_hand(cluster: Cluster):

@@ -16,7 +16,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tidelog.broker.broker import METADATA_FILE, Broker
+from tidelog.broker.broker import Broker
+from tidelog.broker.metastores import METADATA_FILE
 from tidelog.cli import serve
 from tidelog.clock import SystemClock
 from tidelog.metastore.sqlite import SqliteMetastore

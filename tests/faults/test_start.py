@@ -1,13 +1,16 @@
 """What stops a start: one line that says what and what to do, and exit code 2."""
 
+import contextlib
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tidelog.testing.local_broker import LocalBroker
+from tidelog.broker.metastores import METADATA_FILE
+from tidelog.testing.local_broker import BrokerDidNotStart, LocalBroker
 
 pytestmark = pytest.mark.faults
 
@@ -80,3 +83,18 @@ def test_a_file_of_settings(tmp_path: Path, broker: LocalBroker) -> None:
 def test_a_missing_file_of_settings(tmp_path: Path) -> None:
     text = refused("--config", str(tmp_path / "absent.properties"), "--data", str(tmp_path / "d"))
     assert "absent.properties" in text
+
+
+def test_a_broker_that_cannot_read_the_metadata_ends_and_says_what_to_do(
+    broker: LocalBroker,
+) -> None:
+    """A newer tidelog wrote something; with its session it would be a zombie."""
+    broker.start()
+    with contextlib.closing(sqlite3.connect(broker.data / METADATA_FILE)) as database, database:
+        (end,) = database.execute("SELECT max(idx) FROM entry").fetchone()
+        database.execute("INSERT INTO entry VALUES (?, ?)", (end + 1, b'[["novelty",{}]]'))
+    assert broker.process is not None
+    assert broker.process.wait(120) == 1
+    assert "metadata cannot go on: the metadata log was written by a newer tidelog" in broker.log()
+    with pytest.raises(BrokerDidNotStart, match=r"'novelty' is not known .*: update this broker"):
+        broker.start()

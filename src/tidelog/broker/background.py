@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from tidelog.errors import TidelogError
@@ -15,14 +16,16 @@ _TOLD_AGAIN_SECONDS = 2.0
 class Background:
     """The broker's long-lived tasks."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[str, BaseException], None] = lambda *_: None) -> None:
+        """`failed` hears of vital work that failed, with its name: what relies on it must not go on."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = failed
 
-    def run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, name: str, work: Coroutine[Any, Any, None], *, vital: bool = False) -> None:
         """Keep `work` going; should it fail, the log has the reason."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, vital=vital))
 
     def every(self, name: str, interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:
         """Do `work` again and again; a round that fails does not end it."""
@@ -39,10 +42,16 @@ class Background:
             for task in tasks:
                 log.warning("%s goes on; it is told again to stop", task.get_name())
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None], *, vital: bool) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("%s has stopped", task.get_name(), exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            known = isinstance(error, TidelogError)
+            log.error(
+                "%s has stopped: %s", task.get_name(), error, exc_info=None if known else error
+            )
+            if vital:
+                self._failed(task.get_name(), error)
 
 
 async def _repeat(name: str, interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:

@@ -30,16 +30,18 @@ from tidelog.broker.addresses import endpoints
 from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.boot import Boot, this_boot
-from tidelog.broker.configs import check_topic_settings, in_force
+from tidelog.broker.configs import check_topic_settings, in_force, warn_of_own
 from tidelog.broker.context import Services
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.descriptors import share_of
 from tidelog.broker.dispatch import Dispatcher, Handlers, Intercept, Serving
+from tidelog.broker.ending import Ending
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import internal_config
 from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
+from tidelog.broker.metastores import METADATA_FILE, metastore_of
 from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
@@ -47,17 +49,14 @@ from tidelog.broker.replication import Replication
 from tidelog.broker.security import BrokerSecurity
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock, SystemClock
-from tidelog.cluster.image import BROKER, CLUSTER, MIN_IN_SYNC, Delta, Image, Topic
-from tidelog.cluster.metadata import BrokerRecord, MetadataError, Record
+from tidelog.cluster.image import BROKER, CLUSTER, Delta, Image, Topic
+from tidelog.cluster.metadata import BrokerRecord, MetadataError, NewerMetadata, Record
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.throttle import Throttle
 from tidelog.cluster.waiting import Waiting
 from tidelog.errors import SettingsError, StartError
-from tidelog.metastore.access import ZooKeeperAccess
-from tidelog.metastore.address import open_metastore
 from tidelog.metastore.contract import Metastore, MetastoreDamaged, MetastoreError
-from tidelog.metastore.sqlite import SqliteMetastore
 from tidelog.names import TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, OpenSocket, open_socket
@@ -74,9 +73,6 @@ if TYPE_CHECKING:  # imported when they are needed: a start must be quick
     from tidelog.storage.cleaner import Cleaner
 
 log = logging.getLogger(__name__)
-
-METADATA_FILE = "tidelog-metadata.db"
-"""In the first log directory, unless a metastore is passed in."""
 
 _DRAIN_SECONDS = 10.0
 _REMOVE_FILES_EVERY_MS = 1_000
@@ -112,9 +108,10 @@ class Broker:
         self._static = settings
         """As given at the start; dynamic settings go over them."""
         self._settings = settings
-        self._metastore = metastore or _metastore_of(settings, self._clock)
+        self._metastore = metastore or metastore_of(settings, self._clock)
         self._intercept = intercept
-        self._background = Background()
+        self._ending = Ending(self.abort)
+        self._background = Background(self._ending.failed)
         self._broker_id = settings.broker.broker_id
         self._listeners: list[Listener] = []
         self._hub: Hub | None = None
@@ -135,6 +132,11 @@ class Broker:
         self.cluster_id = ""
 
     @property
+    def ended(self) -> asyncio.Event:
+        """Set when the broker has ended by itself, because it could not go on."""
+        return self._ending.done
+
+    @property
     def addresses(self) -> list[Address]:
         """Where the broker listens."""
         return [each.address for each in self._listeners]
@@ -142,7 +144,8 @@ class Broker:
     async def start(self) -> None:
         """Come up, or raise `StartError` and leave nothing behind."""
         try:
-            await self._start()
+            with self._ending.watched_start():
+                await self._start()
         except BaseException:
             if self._listeners:
                 await self.stop()  # it served already, and waited for the controller to let it lead
@@ -152,6 +155,10 @@ class Broker:
 
     async def stop(self) -> None:
         """Hand over what it leads, answer what is in flight, sync, and leave the mark of a clean stop."""
+        self._ending.expected = True
+        if self._ending.has_begun:
+            await self.ended.wait()
+            return
         self.monitoring.doing = "stopping"
         if self._member is not None:
             await self._member.hand_over()
@@ -182,7 +189,8 @@ class Broker:
             )
 
     async def abort(self) -> None:
-        """End as a crash would, for tests: nobody is answered, nothing synced, no mark of a clean stop left."""
+        """End as a crash would: nobody is answered, nothing synced, no mark of a clean stop left."""
+        self._ending.expected = True
         for listener in self._listeners:
             listener.close()
         if self._hub is not None:
@@ -320,6 +328,8 @@ class Broker:
             await self._metastore.open()
             self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
             await tail.load()
+        except NewerMetadata as error:
+            raise StartError(f"{error}: update this broker") from error
         except (MetastoreDamaged, MetadataError) as error:
             raise StartError(
                 f"{error}; restore it from a backup, or move {METADATA_FILE}* away: "
@@ -464,7 +474,7 @@ class Broker:
             logs.expire_producers()
 
         every("expiry of producers", broker.producer_id_expiration_check_interval_ms, expire)
-        self._background.run("metadata", tail.run())
+        self._background.run("metadata", tail.run(), vital=True)
         if self._settings.cleaner.enable:
             self._background.run("cleaner", self._clean(tail, logs))
 
@@ -542,18 +552,11 @@ class Broker:
             log.info("the settings of the broker have changed")
 
     def _take_settings(self, services: Services, image: Image) -> None:
-        """Go by the image's settings; a value of this broker's file that is not the cluster's is told of."""
+        """Go by the image's settings."""
         self._settings = in_force(self._static, image, self._broker_id)
         services.settings = self._settings
         services.logs.config = self._settings.log
-        file, cluster = self._static.log.min_insync_replicas, image.config((CLUSTER, ""))
-        if cluster.get(MIN_IN_SYNC, str(file)) != str(file):
-            log.warning(
-                "min.insync.replicas=%d of this broker's settings is not in force: it is the same for all brokers, and the "
-                "controller's is %s; give all brokers the same, or set it with `tidelog config set`",
-                file,
-                cluster[MIN_IN_SYNC],
-            )
+        warn_of_own(self._static, image)
 
     async def _give_up(self) -> None:
         """A start that failed: let go of what was taken."""
@@ -565,21 +568,6 @@ class Broker:
             self._logs.release()
         with contextlib.suppress(MetastoreError):
             await self._metastore.close()
-
-
-def _metastore_of(settings: BrokerSettings, clock: Clock) -> Metastore:
-    if settings.cluster.metastore:
-        security = settings.security
-        access = ZooKeeperAccess(
-            user=security.zookeeper_user,
-            password=security.zookeeper_password,
-            tls=security.zookeeper_tls,
-            roots=security.zookeeper_roots,
-            certificate=security.zookeeper_certificate,
-            key_password=security.zookeeper_key_password,
-        )
-        return open_metastore(settings.cluster.metastore, clock, access=access)
-    return SqliteMetastore(Path(settings.broker.log_dirs[0]) / METADATA_FILE, clock)
 
 
 async def _import(handlers: Handlers) -> None:

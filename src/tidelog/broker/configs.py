@@ -8,13 +8,14 @@ refused, and the controller's server.properties counts for all.
 Decisions are pure: they take the image and return records; the controller appends them.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.broker.context import Context, Services
 from tidelog.broker.settings import BrokerSettings, declarations
-from tidelog.cluster.image import BROKER, CLUSTER, TOPIC, Image, Resource
+from tidelog.cluster.image import BROKER, CLUSTER, MIN_IN_SYNC, TOPIC, Image, Resource
 from tidelog.cluster.metadata import ConfigRecord, Record
 from tidelog.cluster.shared import SHARED
 from tidelog.dataclass import dataclass
@@ -30,6 +31,8 @@ from tidelog.security import acls
 from tidelog.security.acls import Operation as AclOperation
 from tidelog.settings import Declared, text_of, topic_settings
 from tidelog.storage.config import LogConfig
+
+log = logging.getLogger(__name__)
 
 
 class ResourceType(IntEnum):
@@ -224,6 +227,19 @@ def in_force(settings: BrokerSettings, image: Image, broker_id: int) -> BrokerSe
         image.config((BROKER, "")),
         {name: value for name, value in own.items() if name not in SHARED},
     )
+
+
+def warn_of_own(settings: BrokerSettings, image: Image) -> None:
+    """Tell of a value in this broker's file that is not in force, because the cluster has another."""
+    own = settings.log.min_insync_replicas
+    shared = image.config((CLUSTER, "")).get(MIN_IN_SYNC, str(own))
+    if shared != str(own):
+        log.warning(
+            "min.insync.replicas=%d of this broker's settings is not in force: it is the same for all brokers, and the "
+            "controller's is %s; give all brokers the same, or set it with `tidelog config set`",
+            own,
+            shared,
+        )
 
 
 def _describe_all_brokers(image: Image) -> list[Described]:

@@ -108,7 +108,7 @@ class Member:
             except MetastoreError as error:
                 raise StartError(str(error)) from error
         self._background.every("heartbeat", broker.heartbeat_interval_ms, self._members.heartbeat)
-        self._background.run("membership", self._members.watch())
+        self._background.run("membership", self._members.watch(), vital=True)
 
     async def register(
         self, record: BrokerRecord, *, clean: bool, adopted: Callable[[Image], list[Record]]
@@ -125,7 +125,7 @@ class Member:
         """Lead from now on, and stay a member whatever happens."""
         assert self._registration is not None
         await self._registration.unfence()
-        self._background.run("registration", self._registration.run())
+        self._background.run("registration", self._registration.run(), vital=True)
         interval_ms = self._settings().cluster.leader_imbalance_check_interval_s * 1000
         self._background.every("balance of leaders", interval_ms, self._rebalance)
 

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tidelog.cluster.control import Control
-from tidelog.cluster.image import Broker, Delta, Image
+from tidelog.cluster.image import VERSION, Broker, Delta, Image
 from tidelog.cluster.membership import Membership
-from tidelog.cluster.metadata import BrokerRecord
+from tidelog.cluster.metadata import METADATA_VERSION, BrokerRecord
 from tidelog.cluster.tail import Tail
 from tidelog.errors import InconsistentClusterId, KafkaError, StartError
 from tidelog.metastore.contract import MetastoreError
@@ -100,7 +100,18 @@ class Registration:
     @property
     def _is_settled(self) -> bool:
         broker = self.broker
-        return self._closed or (broker is not None and not broker.fenced)
+        if self._closed:
+            return True
+        return broker is not None and not broker.fenced and not self._is_to_tell(broker)
+
+    def _is_to_tell(self, broker: Broker) -> bool:
+        """Whether the controller is to be told what this broker can read: an older one passed over it."""
+        image = self._tail.image
+        if image.version_of(broker) == METADATA_VERSION:
+            return False
+        controller = image.brokers.get(self._control.controller_id)
+        understands = controller is not None and image.version_of(controller) > 1
+        return self._control.is_active or understands
 
     async def _tried(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -113,7 +124,8 @@ class Registration:
         return True
 
     async def _step(self) -> None:
-        if self.broker is None:
+        broker = self.broker
+        if broker is None or self._is_to_tell(broker):
             await self._register()
         else:
             await self._control.heartbeat()
@@ -133,5 +145,7 @@ class Registration:
         return broker.incarnation == self._members.incarnation
 
     def _image_changed(self, _: Image, delta: Delta) -> None:
-        if self._record.broker_id in delta.brokers:
+        if self._record.broker_id in delta.brokers or any(
+            kind == VERSION for kind, _ in delta.configs
+        ):
             self._bell.set()

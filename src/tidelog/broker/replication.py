@@ -79,8 +79,8 @@ class Replication:
         )
 
     def start(self, background: Background) -> None:
-        background.run("in-sync replicas", self.in_sync.run())
-        background.run("handing on", self.resigning.run())
+        background.run("in-sync replicas", self.in_sync.run(), vital=True)
+        background.run("handing on", self.resigning.run(), vital=True)
         background.every("opening of partitions", _OPEN_AGAIN_MS, self._open_again)
 
     async def _open_again(self) -> None:

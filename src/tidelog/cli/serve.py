@@ -226,14 +226,22 @@ async def _serve(settings: BrokerSettings, arguments: argparse.Namespace) -> int
         print(banner(broker, settings), flush=True)
         bootstrap = str(_reachable(broker.addresses[0]))
         async with running_beside(companions(arguments, bootstrap, settings)):
-            await stopping.wait()
+            await _first_of(stopping, broker.ended)
         slow = asyncio.get_running_loop().call_later(
             _SLOW_STOP_SECONDS, log.info, "stopping; once more to force it"
         )
     finally:
         await broker.stop()
     slow.cancel()
-    return 0
+    return 1 if broker.ended.is_set() else 0
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waiting = [asyncio.create_task(each.wait()) for each in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 def _stop_by_signal() -> asyncio.Event:

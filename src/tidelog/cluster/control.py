@@ -15,7 +15,7 @@ from tidelog.cluster.controller import Controller, Decision, Standing
 from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.membership import Membership
-from tidelog.cluster.metadata import BrokerRecord
+from tidelog.cluster.metadata import METADATA_VERSION, BrokerRecord
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic
@@ -149,7 +149,9 @@ class Control:
 
     async def register(self, record: BrokerRecord, previous_epoch: int) -> None:
         """Make this broker known; when it returns, this broker's image shows it."""
-        await self.anywhere(lambda controller: controller.register(record, previous_epoch))
+        await self.anywhere(
+            lambda controller: controller.register(record, previous_epoch, METADATA_VERSION)
+        )
         await self.catch_up()
 
     async def heartbeat(

@@ -29,6 +29,7 @@ from tidelog.cluster.reassignment import Move
 from tidelog.cluster.shared import shared_settings
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
+from tidelog.cluster.versions import check_readable
 from tidelog.errors import (
     KafkaError,
     NotController,
@@ -199,8 +200,8 @@ class Controller:
         self.sessions_seen = sessions
         _tell_of_fenced(before, self.image, {member for member, _ in sessions})
 
-    async def register(self, record: BrokerRecord, previous_epoch: int) -> int:
-        """Make a broker known and return its epoch.
+    async def register(self, record: BrokerRecord, previous_epoch: int, version: int = 1) -> int:
+        """Make a broker known that can read metadata of this version, and return its epoch.
 
         `previous_epoch` is the epoch of its last registration, if it stopped cleanly after that.
         """
@@ -209,7 +210,10 @@ class Controller:
             known = image.brokers.get(record.broker_id)
             clean = known is None or known.epoch == previous_epoch
             unclean = self._unclean(image)
-            return registration.register(image, record, alive, clean=clean, unclean=unclean), None
+            records = registration.register(
+                image, record, alive, clean=clean, unclean=unclean, version=version
+            )
+            return records, None
 
         await self._submit_with_sessions(decide)
         return self.image.brokers[record.broker_id].epoch
@@ -296,7 +300,8 @@ class Controller:
         data = metadata.encode(image.records())
         await self._metastore.save_snapshot(self.epoch, Snapshot(image.number, data))
 
-    async def _append(self, records: Sequence[Record]) -> None:
+    async def _append(self, records: list[Record]) -> None:
+        check_readable(self.image, records)
         number = await self._metastore.append(self.epoch, metadata.encode(records))
         await self._view.advance(records, number)
         if number % SNAPSHOT_EVERY == 0:

@@ -34,10 +34,11 @@ NO_LEADER = -1
 TOPIC = "topic"
 BROKER = "broker"
 CLUSTER = "cluster"
+VERSION = "version"
 
 Resource = tuple[str, str]
 """What settings belong to: (`topic`, name), (`broker`, id), (`broker`, "") for all brokers, or (`cluster`, "") for what the
-controller takes from its own settings file, for all (`shared.py`)."""
+controller takes from its own settings file, for all (`shared.py`); (`version`, id) is what a broker can read (`versions.py`)."""
 
 MIN_IN_SYNC = "min.insync.replicas"
 
@@ -142,6 +143,19 @@ class Image:
     def live_brokers(self) -> frozenset[int]:
         """Those that may lead, and may be in an ISR."""
         return frozenset(each.id for each in self.brokers.values() if each.is_live)
+
+    def version_of(self, broker: Broker) -> int:
+        """The newest metadata version that a broker can read; 1 if it did not tell."""
+        for value in self.config((VERSION, str(broker.id))).values():
+            version, _, incarnation = value.partition(" ")
+            if incarnation == broker.incarnation:
+                return int(version)
+        return 1
+
+    @property
+    def metadata_version(self) -> int:
+        """What all registered brokers can read."""
+        return min(map(self.version_of, self.brokers.values()), default=1)
 
     def maybe_partition(self, topic_id: UUID, index: int) -> PartitionState | None:
         topic = self.topic_by_id(topic_id)

@@ -6,6 +6,12 @@ An entry of the metastore's log is a batch of records that take effect together:
 
 Names in the JSON form are for ever.  A field may be added if it has a default, which is left out of the JSON;
 a record type or field that a broker does not know stops it, because guessing would split the cluster's mind.
+
+So that a cluster can be updated broker by broker, there is a *metadata version*.  Each broker registers with the newest one that
+it can read (`METADATA_VERSION`), and the controller writes what all registered brokers can read, and no more (`versions.py`).
+To add a record type or a field: raise `METADATA_VERSION`, enter it into `_SINCE`, and where something is decided that needs it
+ask `image.metadata_version` first and do without while that is lower.  A decision that does not is refused, with the
+brokers that are to be updated.
 """
 
 import base64
@@ -19,9 +25,22 @@ from uuid import UUID
 from tidelog.dataclass import dataclass
 from tidelog.errors import TidelogError
 
+METADATA_VERSION = 2
+"""The newest metadata version that this code can read."""
+
+_SINCE: dict[tuple[str, str], int] = {
+    ("partition", "offline"): 2,
+    ("partition_change", "offline"): 2,
+}
+"""The metadata version that brought a record type (kind, "") or a field of one (kind, field); the first is not told."""
+
 
 class MetadataError(TidelogError):
     """The metadata log holds what this version of tidelog cannot read."""
+
+
+class NewerMetadata(MetadataError):
+    """It was written by a newer version of tidelog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +218,35 @@ def encode(records: Iterable[Record]) -> bytes:
 def decode(data: bytes) -> list[Record]:
     """The records of a batch; `MetadataError` if any of them is not known."""
     try:
-        return [_BY_KIND[kind](**_typed(values)) for kind, values in json.loads(data)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise MetadataError(
-            f"the metadata log was written by a newer tidelog, or is damaged: {error!r}"
-        ) from error
+        rows = json.loads(data)
+        for kind, values in rows:
+            _check_known(kind, values)
+        return [_BY_KIND[kind](**_typed(values)) for kind, values in rows]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MetadataError(f"the metadata log is damaged: {error!r}") from error
+
+
+def version_of(records: Iterable[Record]) -> int:
+    """The metadata version that a broker must have to read these records."""
+    return max((_version_of(record) for record in records), default=1)
+
+
+def _version_of(record: Record) -> int:
+    version = _SINCE.get((record.kind, ""), 1)
+    for (kind, name), since in _SINCE.items():
+        if since > version and kind == record.kind and name and name in _plain(record):
+            version = since
+    return version
+
+
+def _check_known(kind: str, values: dict[str, Any]) -> None:
+    known = _BY_KIND.get(kind)
+    names = () if known is None else {each for each, _ in _FIELDS[known]}
+    new = kind if known is None else next((each for each in values if each not in names), None)
+    if new is not None:
+        raise NewerMetadata(
+            f"the metadata log was written by a newer tidelog: {new!r} is not known to metadata version {METADATA_VERSION}"
+        )
 
 
 @lru_cache(maxsize=4096)  # a batch speaks of few topics, again and again

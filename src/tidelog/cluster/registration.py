@@ -9,6 +9,7 @@ from collections.abc import Iterable, Set
 from dataclasses import replace
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from tidelog.cluster import versions
 from tidelog.cluster.elections import Unclean, best_leader, settle
 from tidelog.cluster.image import Broker, Image, PartitionState
 from tidelog.cluster.metadata import (
@@ -37,24 +38,31 @@ def incarnations(sessions: Iterable[tuple[int, str]]) -> frozenset[str]:
 
 
 def register(
-    image: Image, record: BrokerRecord, alive: Set[str], *, clean: bool, unclean: Unclean
+    image: Image,
+    record: BrokerRecord,
+    alive: Set[str],
+    *,
+    clean: bool,
+    unclean: Unclean,
+    version: int = 1,
 ) -> list[Record]:
-    """Make a broker known.  Nothing, if it is: it asks again because an answer was lost.
+    """Make a broker known that can read this metadata version.  Nothing, if it is: it asks again because an answer was lost.
 
     One whose last stop was not `clean` may have lost records, so it leaves every ISR that has another member, and where
     it is the last one others that are eligible take its place; if there are none the partition has a new leader epoch,
     by which readers notice (KIP-320).
     """
     known = image.brokers.get(record.broker_id)
+    told = versions.noted(image, record.broker_id, record.incarnation, version)
     if known is not None and known.incarnation == record.incarnation:
-        return []
+        return told  # an older controller registered it, and passed over its version
     if known is not None and known.incarnation in alive:
         raise DuplicateBrokerRegistration(
             f"broker id {record.broker_id} is in use by another live broker"
         )
     live = set(image.live_brokers)
     (live.discard if record.fenced else live.add)(record.broker_id)
-    records: list[Record] = [record]
+    records: list[Record] = [record, *told]
     if clean:
         return records + settle(image, live, unclean)
     lost = _after_unclean_stop(image, record.broker_id, live)
@@ -104,7 +112,7 @@ def unregister(image: Image, broker_id: int) -> list[Record]:
         raise InvalidRequest(
             f"broker {broker_id} still holds {held} replica(s); reassign them first"
         )
-    return [RemoveBrokerRecord(broker_id)]
+    return [RemoveBrokerRecord(broker_id), *versions.forgotten(image, broker_id)]
 
 
 def registered(image: Image, broker_id: int, broker_epoch: int) -> Broker:

@@ -16,6 +16,7 @@ from tidelog.cluster.metadata import BrokerRecord
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, NewTopic
+from tidelog.cluster.versions import FEATURE
 from tidelog.errors import KafkaError, LeaderNotAvailable, NotController, error_of
 from tidelog.protocol.codec import encode
 from tidelog.protocol.frame import LENGTH_BYTES, decode_response, encode_request
@@ -38,6 +39,7 @@ from tidelog.protocol.messages.broker_heartbeat import (
 from tidelog.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Feature,
     Listener,
 )
 from tidelog.protocol.messages.create_topics import (
@@ -130,13 +132,16 @@ class RemoteController:
         first = answer.producer_id_start
         return range(first, first + answer.producer_id_len)
 
-    async def register(self, record: BrokerRecord, previous_epoch: int) -> int:
+    async def register(self, record: BrokerRecord, previous_epoch: int, version: int = 1) -> int:
         request = BrokerRegistrationRequest(
             broker_id=record.broker_id,
             cluster_id=self._cluster_id,
             incarnation_id=UUID(record.incarnation),
             listeners=[
                 Listener(name=name, host=host, port=port) for name, host, port in record.endpoints
+            ],
+            features=[
+                Feature(name=FEATURE, min_supported_version=1, max_supported_version=version)
             ],
             rack=record.rack,
             previous_broker_epoch=previous_epoch,

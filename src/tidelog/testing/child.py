@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidelog.broker.broker import METADATA_FILE
+from tidelog.broker.metastores import METADATA_FILE
 from tidelog.clock import SystemClock
 from tidelog.errors import KafkaError
 from tidelog.metastore.sqlite import SqliteMetastore

@@ -1,13 +1,15 @@
 """BrokerRegistration (62): a broker that starts makes itself known to the controller.
 
 Versions: 3 tells of a clean stop by the epoch before it (KIP-966).  Asked again under the same incarnation, the answer
-is the same.  Absent: features, log directories, migration from ZooKeeper.
+is the same.  The one feature is the metadata version that the broker can read (`cluster/versions.py`).  Absent: log directories,
+migration from ZooKeeper.
 """
 
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import CLUSTER_ACTION, cluster
 from tidelog.cluster.metadata import BrokerRecord
+from tidelog.cluster.versions import FEATURE
 from tidelog.errors import InconsistentClusterId
 from tidelog.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -28,7 +30,10 @@ async def broker_registration(
         str(request.incarnation_id),
         fenced=True,
     )
+    versions = [each.max_supported_version for each in request.features if each.name == FEATURE]
     controller = ctx.broker.controller.local
     return BrokerRegistrationResponse(
-        broker_epoch=await controller.register(record, request.previous_broker_epoch)
+        broker_epoch=await controller.register(
+            record, request.previous_broker_epoch, max(versions, default=1)
+        )
     )

@@ -129,6 +129,9 @@ class Node:
         self.broker = broker
         self._failed_starts = 0
         cluster.story.tell(process.name, "serves")
+        await broker.ended.wait()
+        cluster.story.tell(process.name, "has ended by itself")
+        cluster.loop.call_soon(self._start_again, process, context=cluster.network.context)
 
     def _start_again(self, process: Process) -> None:
         if self.process is process:
