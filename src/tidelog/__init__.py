@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
     from tidelog.client.blocking_consumer import Consumer
+    from tidelog.client.blocking_producer import Producer
     from tidelog.client.dead_letters import DeadLetters
     from tidelog.client.message import BadMessage, Message
-    from tidelog.client.producer import Producer
     from tidelog.client.reading import read, scan
     from tidelog.client.simple import SimpleConsumer
     from tidelog.names import TopicPartition
@@ -37,7 +37,7 @@ _HOMES = {
     "Consumer": "tidelog.client.blocking_consumer",
     "DeadLetters": "tidelog.client.dead_letters",
     "Message": "tidelog.client.message",
-    "Producer": "tidelog.client.producer",
+    "Producer": "tidelog.client.blocking_producer",
     "read": "tidelog.client.reading",
     "scan": "tidelog.client.reading",
     "SimpleConsumer": "tidelog.client.simple",

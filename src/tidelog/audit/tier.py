@@ -21,9 +21,10 @@ from tidelog.audit.events import TOPIC
 from tidelog.audit.topic import TOPIC_CONFIGS, ensure_topic
 from tidelog.audit.windows import WINDOW_MS, window_of, windows_of_chunk
 from tidelog.client.admin import Admin, AsyncAdmin
+from tidelog.client.blocking_producer import Producer
 from tidelog.client.consumer import AsyncConsumer
 from tidelog.client.message import Message
-from tidelog.client.producer import AsyncProducer, Producer
+from tidelog.client.producer import AsyncProducer
 from tidelog.errors import TidelogError
 from tidelog.names import TopicPartition
 

@@ -138,7 +138,7 @@ def percentiles(latencies: Sequence[int], wanted: Sequence[float]) -> list[int]:
 
 
 def _produce(arguments: argparse.Namespace) -> int:
-    from tidelog.client.producer import Producer
+    from tidelog.client.blocking_producer import Producer
 
     topic = one_topic(arguments)
     _check_positive("--num-records", arguments.num_records)
@@ -276,7 +276,7 @@ def _detail(before: tuple[float, int, int], now: tuple[float, int, int]) -> str:
 
 def _latency(arguments: argparse.Namespace) -> int:
     from tidelog.client.blocking_consumer import Consumer
-    from tidelog.client.producer import Producer
+    from tidelog.client.blocking_producer import Producer
     from tidelog.names import TopicPartition
 
     topic = one_topic(arguments)

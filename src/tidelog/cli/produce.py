@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from tidelog.client.producer import Producer
+    from tidelog.client.blocking_producer import Producer
 
     topic = one_topic(arguments)
     _take_properties(arguments)

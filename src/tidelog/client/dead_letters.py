@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, overload
 from tidelog.client.message import BadMessage
 
 if TYPE_CHECKING:
-    from tidelog.client.producer import AsyncProducer, Producer
+    from tidelog.client.blocking_producer import Producer
+    from tidelog.client.producer import AsyncProducer
 
 _PREFIX = "dead-letter."
 
@@ -29,7 +30,7 @@ class DeadLetters:
         self._topic = topic
 
     def __call__(self, error: BadMessage) -> Awaitable[None] | None:
-        from tidelog.client.producer import Producer
+        from tidelog.client.blocking_producer import Producer
 
         if isinstance(self._producer, Producer):
             message = error.message

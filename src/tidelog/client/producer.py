@@ -16,26 +16,29 @@ With a transactional id everything is sent in transactions, whole or not at all:
 
 import asyncio
 import logging
-import os
-import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from tidelog.client.accumulator import Accumulator, BufferFull
-from tidelog.client.background import Blocking, LoopThread, blocking, drop
 from tidelog.client.batch import Batch, Delivery
-from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing
+from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
 from tidelog.client.group_requests import CommittedOffset, GroupMetadata
+from tidelog.client.interceptors import (
+    Headers,
+    Interceptor,
+    OnDelivery,
+    ProducerRecord,
+    headers_of,
+    intercepted,
+    tell,
+)
 from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.observing import Observer, standard_observer
 from tidelog.client.partitioning import Partitioner, partition_of
 from tidelog.client.sender import Sender
 from tidelog.client.settings import ProducerSettings, load
-from tidelog.client.transaction_blocks import AsyncTransactionBlock, TransactionBlock
+from tidelog.client.transaction_blocks import AsyncTransactionBlock
 from tidelog.client.transactions import Transactions
 from tidelog.clock import Clock, SystemClock
 from tidelog.errors import RequestTimedOut, SettingsError, TidelogError, UnknownTopicOrPartition
@@ -43,16 +46,14 @@ from tidelog.kernel import COMPILED
 from tidelog.names import TopicPartition
 
 Serializer = Callable[[Any], bytes | None]
-Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 
-
-_LAST_WAIT_S = 5.0
+LAST_WAIT_S = 5.0
 """How long the end of a program may wait for what nobody flushed."""
 
 _log = logging.getLogger(__name__)
 
 
-class _MetadataMissing(Exception):
+class MetadataMissing(Exception):
     """The topic's partitions are not known yet, or not the one that was named."""
 
 
@@ -66,6 +67,8 @@ class AsyncProducer(Closing):
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
+        interceptors: Iterable[Interceptor] = (),
+        on_delivery: OnDelivery | None = None,
         clock: Clock | None = None,
         audit: Observer | bool = False,
         **options: Any,
@@ -77,6 +80,8 @@ class AsyncProducer(Closing):
         self._serialize_key = key_serializer
         self._serialize_value = value_serializer
         self._partitioner = partitioner
+        self.interceptors = tuple(interceptors)
+        self.on_delivery = on_delivery
         self._metrics = ProducerMetrics()
         self.cluster = Cluster(
             self.settings, auto_create=True, metrics=self._metrics, on_topic=self._follow
@@ -99,7 +104,9 @@ class AsyncProducer(Closing):
         )
         self.transactions = self._sender.transactions
         self.failures = self._sender.failures
-        self.plain = COMPILED and not (key_serializer or value_serializer or partitioner)
+        self.plain = COMPILED and not (
+            key_serializer or value_serializer or partitioner or interceptors or on_delivery
+        )
         """Whether a record may be added to an open draft as it is; interpreted, that needs the lock."""
         self.closed = False
         if self._observer is not None:
@@ -110,24 +117,53 @@ class AsyncProducer(Closing):
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
         partition: int | None = None,
+        *,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int | None = None,
     ) -> Delivery:
-        """Queue a record; waits only for metadata the first time, and for memory when there is none."""
+        """Queue a record; waits only for metadata the first time, and for memory when there is none.
+
+        `on_delivery(error, metadata)` is called when it is known what became of it.  `timestamp` is another name of `timestamp_ms`.
+        """
+        if timestamp is not None:
+            timestamp_ms = timestamp
         if partition is None and not headers and self.plain and not self.closed:
             drafts = self.accumulator.drafts.get(topic)
             if drafts is not None:
-                delivery = drafts.add(value, key, timestamp)
+                delivery = drafts.add(value, key, timestamp_ms)
                 if delivery is not None:
+                    if on_delivery is not None:
+                        tell(delivery, on_delivery)
                     return delivery
+        if self.interceptors:
+            given = ProducerRecord(topic, value, key, headers_of(headers), timestamp_ms, partition)
+            topic, value, key, headers, timestamp_ms, partition = intercepted(
+                self.interceptors, given
+            )
+        delivery = await self._queue(topic, value, key, headers, timestamp_ms, partition)
+        if on_delivery is not None:
+            tell(delivery, on_delivery)
+        return delivery
+
+    async def _queue(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+    ) -> Delivery:
         info = self.cluster.topics.get(topic)
         if info is None or (partition is not None and partition not in info.partitions):
             await self.learn(topic, partition)
         deadline = None
         while True:
             try:
-                return self.append(topic, value, key, headers, timestamp, partition)
+                return self.append(topic, value, key, headers, timestamp_ms, partition)
             except BufferFull:
                 now = self._clock.monotonic()
                 deadline = deadline or now + self.settings.max_block_ms / 1000
@@ -244,7 +280,7 @@ class AsyncProducer(Closing):
         self.closed = True
         await self._settle()
         if self.settings.acks_number == 0:
-            await self.cluster.drain(_LAST_WAIT_S)  # nobody has told that it left
+            await self.cluster.drain(LAST_WAIT_S)  # nobody has told that it left
 
     async def let_go(self) -> None:
         """Give up what was not acknowledged, and tell of it."""
@@ -263,8 +299,8 @@ class AsyncProducer(Closing):
         topic: str,
         value: Any,
         key: Any,
-        headers: Headers,
-        timestamp: int | None,
+        headers: Headers | None,
+        timestamp_ms: int | None,
         partition: int | None,
     ) -> Delivery:
         """Queue a record if that can be done at once; from any thread."""
@@ -274,7 +310,7 @@ class AsyncProducer(Closing):
             self.transactions.check_open()
         info = self.cluster.topics.get(topic)
         if info is None or (partition is not None and partition not in info.partitions):
-            raise _MetadataMissing
+            raise MetadataMissing
         if partition is None and self._partitioner is not None:
             partition = self._partitioner(topic, key, value, info.candidates.total)
             if partition not in info.partitions:
@@ -292,19 +328,15 @@ class AsyncProducer(Closing):
                 key = _octets("key", key)
             if partition is None:
                 partition = partition_of(key, info.candidates.total)
-        if headers:
-            headers = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+        pairs = headers_of(headers) if headers else ()
         if self._stamp:
-            headers = (*headers, *self._stamp)
-        return self.accumulator.append(
-            topic,
-            partition,
-            info.candidates,
-            timestamp,
-            key,
-            value,
-            headers,  # type: ignore[arg-type]  # a tuple by now, or empty
+            pairs = (*pairs, *self._stamp)
+        delivery = self.accumulator.append(
+            topic, partition, info.candidates, timestamp_ms, key, value, pairs
         )
+        if self.on_delivery is not None:
+            tell(delivery, self.on_delivery)
+        return delivery
 
     async def send_encoded(self, topic: str, value: bytes, key: bytes) -> Delivery:
         """Queue a record past the serialisers, the partitioner and the stamps: for an observer's own records."""
@@ -339,7 +371,7 @@ class AsyncProducer(Closing):
     async def _abort_quietly(self) -> None:
         """Nobody has ended the transaction: do not let readers wait until its time is over."""
         try:
-            async with asyncio.timeout(_LAST_WAIT_S):
+            async with asyncio.timeout(LAST_WAIT_S):
                 await self.abort_transaction()
         except (TidelogError, TimeoutError) as error:
             _log.warning("the transaction that was open could not be aborted: %s", error)
@@ -350,166 +382,6 @@ class AsyncProducer(Closing):
         if batch is not None:
             self.accumulator.seal_all()
             await wait_done(batch)
-
-
-class Producer(Blocking[AsyncProducer]):
-    """A producer for threads; `send` may be called from several of them."""
-
-    def __init__(
-        self,
-        config: Mapping[str, Any] | None = None,
-        *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
-        partitioner: Partitioner | None = None,
-        audit: Observer | bool = False,
-        **options: Any,
-    ) -> None:
-        def make() -> AsyncProducer:
-            return AsyncProducer(
-                config,
-                key_serializer=key_serializer,
-                value_serializer=value_serializer,
-                partitioner=partitioner,
-                audit=audit,
-                **options,
-            )
-
-        super().__init__(make, "tidelog-producer")
-        self._append = self._core.append
-        self._drafts = self._core.accumulator.drafts
-        self._plain = self._core.plain
-        self._finish_with(partial(_send_the_rest, self._thread, self._core))
-        os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
-
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        partition: int | None = None,
-    ) -> Delivery:
-        """Queue a record; blocks only for metadata the first time, and for memory when there is none."""
-        if partition is None and not headers and self._plain:
-            drafts = self._drafts.get(topic)
-            if drafts is not None:
-                delivery = drafts.add(value, key, timestamp)
-                if delivery is not None:
-                    return delivery
-        try:
-            return self._append(topic, value, key, headers, timestamp, partition)
-        except (_MetadataMissing, BufferFull):
-            pass  # and not from here, so that what goes wrong next is not told as a consequence
-        return self._send_slowly(topic, value, key, headers, timestamp, partition)
-
-    def send_many(
-        self, topic: str, values: Iterable[Any], *, key: Any = None, partition: int | None = None
-    ) -> list[Delivery]:
-        """Queue a set of messages; they travel in one batch as far as they fit."""
-        if key is not None or partition is not None or not self._plain:
-            return [self.send(topic, value, key, (), None, partition) for value in values]
-        everything = values if isinstance(values, list | tuple) else list(values)
-        deliveries: list[Delivery] = []
-        while len(deliveries) < len(everything):
-            drafts = self._drafts.get(topic)
-            some = drafts.add_many(everything, len(deliveries)) if drafts is not None else []
-            # What has no room there, or is not plain bytes, goes the long way, which makes room.
-            deliveries += some or [self.send(topic, everything[len(deliveries)])]
-        return deliveries
-
-    def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is settled; raises DeliveryFailed for failures that nobody has looked at."""
-        self._thread.check_other()
-        until = None if timeout is None else time.monotonic() + timeout
-        for batch in self._core.accumulator.seal_all():
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if not batch.wait_settled(left):
-                raise TimeoutError(f"not everything was acknowledged within {timeout} s")
-        self._core.failures.check()
-
-    def metrics(self) -> dict[str, float]:
-        """What the producer has measured of itself, under the names of Kafka's manual."""
-        return self._core.metrics()
-
-    def transaction(self) -> TransactionBlock:
-        """`with` it: a transaction that commits if the block ends well, and aborts if not."""
-        return TransactionBlock(self)
-
-    def commit_transaction(self) -> None:
-        """Send everything, and make it visible at once; TransactionFailed if that cannot be, and it must be aborted."""
-        self._core.accumulator.seal_all()  # encoded in this thread
-        self._thread.run(self._core.commit_transaction())
-
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        """Drop what was not sent, and have readers of committed records never see the rest."""
-        self._thread.run(self._core.abort_transaction(), timeout)
-
-    partitions_for = blocking(AsyncProducer.partitions_for)
-    init_transactions = blocking(AsyncProducer.init_transactions)
-    begin_transaction = blocking(AsyncProducer.begin_transaction)
-    send_offsets = blocking(AsyncProducer.send_offsets)
-
-    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Flush for `timeout` seconds at most, then let go of the brokers; DeliveryFailed tells what was not delivered.
-
-        Calling it again does nothing.  A transaction that is open is aborted.
-        """
-        self._thread.check_other()
-        self._plain = False  # so that `send` asks whether it is closed
-        if not self._core.closed and self._core.transactions is None:
-            self._core.accumulator.seal_all()  # encoded in this thread
-        super().close(timeout)
-
-    def forked(self) -> None:
-        """The thread that sends is not in this process."""
-        self._plain = False
-        self._core.closed = True
-
-    def _send_slowly(self, topic: str, *rest: Any) -> Delivery:
-        accumulator = self._core.accumulator
-        until = time.monotonic() + self._core.settings.max_block_ms / 1000
-        self._thread.run(self._core.learn(topic, rest[-1]))
-        while True:
-            try:
-                return self._append(topic, *rest)
-            except BufferFull:
-                accumulator.seal_all()
-            with accumulator.room:
-                left = until - time.monotonic()
-                if left <= 0 or not accumulator.room.wait(left):
-                    raise self._core.out_of_memory()
-
-
-def _send_the_rest(thread: LoopThread, core: AsyncProducer) -> None:
-    """A producer was forgotten, or lives to the end of the program: what it was given is sent all the same."""
-    try:
-        if core.closed or thread.is_current:
-            return
-        if core.transactions is not None:
-            with suppress(TidelogError, TimeoutError):
-                thread.run(core.close(_LAST_WAIT_S))  # aborts what nobody has committed
-            return
-        until = time.monotonic() + _LAST_WAIT_S
-        batches = core.accumulator.seal_all()
-        lost = sum(
-            each.count for each in batches if not each.wait(max(0.0, until - time.monotonic()))
-        )
-        if lost:
-            _log.error(
-                "%d records were not acknowledged when their producer was dropped: call flush() or close() first",
-                lost,
-            )
-        if (failed := core.failures.take()) is not None:
-            _log.error("%s", failed)
-    finally:
-        drop(thread, core)
-
-
-def _after_fork(producer: "weakref.ref[Producer]") -> None:
-    if (found := producer()) is not None:
-        found.forked()
 
 
 def _check(settings: ProducerSettings) -> None:

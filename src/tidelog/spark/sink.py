@@ -38,8 +38,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidelog.client.blocking_producer import Producer
 from tidelog.client.group_requests import CommittedOffset
-from tidelog.client.producer import Producer
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError, TidelogError
 from tidelog.names import TopicPartition

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # imported when a test uses them: most have clients of their 
     from tidelog.client.admin import Admin
     from tidelog.client.batch import RecordMetadata
     from tidelog.client.blocking_consumer import Consumer
+    from tidelog.client.blocking_producer import Producer
     from tidelog.client.message import Message
-    from tidelog.client.producer import Producer
     from tidelog.testing.fixture_broker import FixtureBroker
 
 _EARLIEST, _LATEST = -2, -1
@@ -104,7 +104,7 @@ class Stage(ABC):
     ) -> "list[RecordMetadata]":
         """Write messages and return where they are; all have the same key and headers."""
         if self._producer is None:
-            from tidelog.client.producer import Producer
+            from tidelog.client.blocking_producer import Producer
 
             self._producer = Producer(self._config())
         sent = [

@@ -90,7 +90,7 @@ class LoadAudit:
         from tidelog.audit.encoding import EventWriter
         from tidelog.audit.events import TOPIC
         from tidelog.audit.topic import TOPIC_CONFIGS
-        from tidelog.client.producer import Producer
+        from tidelog.client.blocking_producer import Producer
         from tidelog.errors import TopicAlreadyExists
         from tidelog.spark.cluster import admin_for
 
