@@ -1,10 +1,11 @@
 """`tidelog txn`: which transactions there are, what they hold up, and ending those that nobody ends.
 
 `abort ID` fences the producer and aborts what it has open.  A transaction that hangs in a partition although no coordinator
-knows of it is aborted there, by the offset that `producers` prints: `abort --topic orders --partition 0 --start-offset 42`.
+knows of it is found by `find-hanging`, and aborted there by its offset: `abort --topic orders --partition 0 --start-offset 42`.
 """
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tidelog.names import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
-    from tidelog.client.admin_transactions import TransactionDescription
+    from tidelog.client.admin_transactions import HangingTransaction, TransactionDescription
 
 HELP = "show and abort transactions"
 EXAMPLE = "example: tidelog txn list --longer-than 10m"
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             ("list", "transactional ids and their states", "tidelog txn list --state Ongoing"),
             ("describe", "since when, by whom, in which partitions", "tidelog txn describe pay-1"),
             ("producers", "who writes to partitions, and what is open there", _PRODUCERS),
+            ("find-hanging", "what is open in partitions and unknown to its coordinator", _FIND),
             ("abort", "end a transaction, and fence its producer", "tidelog txn abort pay-1"),
         ],
     )
@@ -59,11 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add = actions[name].add_argument
         add("--topic", metavar="TOPIC", help="of this topic", required=name == "producers")
         add("--partition", type=int, action="append", help="only this one")
+    add = actions["find-hanging"].add_argument
+    add("--topic", metavar="TOPIC", help="only in this topic; without, in all")
+    add("--partition", type=int, action="append", help="only this one of the topic")
+    add("--idle", metavar="TIME", default="15m", help=_IDLE)
+    add("--max-transaction-timeout", metavar="MINUTES", help=argparse.SUPPRESS)
     actions["abort"].add_argument(
         "--start-offset", type=int, metavar="N", help="where what hangs began"
     )
 
 
+_FIND = "tidelog txn find-hanging --topic orders"
+_IDLE = "only what nobody has written to for so long: the brokers' transaction.max.timeout.ms, or more (15m)"
 _PRODUCERS = "tidelog txn producers --topic orders --partition 0"
 
 
@@ -159,6 +168,67 @@ def _producers(admin: "Admin", arguments: argparse.Namespace) -> None:
     print_table(heads, [list(row.values()) for row in rows])
 
 
+def _find_hanging(admin: "Admin", arguments: argparse.Namespace) -> None:
+    """Print what hangs, and how to end it."""
+    idle = arguments.idle
+    if arguments.max_transaction_timeout is not None:
+        idle = f"{arguments.max_transaction_timeout}m"
+    if arguments.partition and arguments.topic is None:
+        raise SettingsError("--partition is one of a topic; name it with --topic")
+    if arguments.topic is not None:
+        wanted = _partitions(admin, arguments)
+    else:
+        wanted = _led_partitions(admin)
+    found = admin.find_hanging_transactions(wanted, idle_ms=parse_duration(idle))
+    if arguments.json:
+        print_json([_hanging_as_json(each) for each in found])
+        return
+    if not found:
+        print(f"Nothing hangs in {len(wanted)} partitions.")
+        return
+    rows = [
+        (
+            each.partition.topic,
+            each.partition.partition,
+            each.producer_id,
+            each.producer_epoch,
+            each.start_offset,
+            show_time(each.last_timestamp),
+        )
+        for each in found
+    ]
+    print_table(["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "START-OFFSET", "LAST-TIME"], rows)
+    topic, number, start = rows[0][0], rows[0][1], rows[0][4]
+    print(
+        f"To end one: tidelog txn abort --topic {topic} --partition {number} --start-offset {start}"
+    )
+
+
+def _led_partitions(admin: "Admin") -> list[TopicPartition]:
+    """Of all topics; of one that nobody leads nobody can be asked."""
+    led: list[TopicPartition] = []
+    for topic in admin.describe_topics(admin.list_topics(internal=True)).values():
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition)
+            if each.leader >= 0:
+                led.append(tp)
+            else:
+                print(f"{tp} has no leader; it is left out", file=sys.stderr)
+    return led
+
+
+def _hanging_as_json(found: "HangingTransaction") -> dict[str, Any]:
+    return {
+        "topic": found.partition.topic,
+        "partition": found.partition.partition,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "coordinator_epoch": found.coordinator_epoch,
+        "start_offset": found.start_offset,
+        "last_time": show_time(found.last_timestamp),
+    }
+
+
 def _abort(admin: "Admin", arguments: argparse.Namespace) -> None:
     with Report(as_json=arguments.json) as report:
         if arguments.topic is None and arguments.start_offset is None:
@@ -202,4 +272,10 @@ def _or_none(offset: int) -> int | None:
     return None if offset == _NONE else offset
 
 
-_ACTIONS = {"list": _list, "describe": _describe, "producers": _producers, "abort": _abort}
+_ACTIONS = {
+    "list": _list,
+    "describe": _describe,
+    "producers": _producers,
+    "find-hanging": _find_hanging,
+    "abort": _abort,
+}

@@ -467,6 +467,7 @@ class Admin(Blocking[AsyncAdmin]):
     describe_transactions = blocking(AsyncAdmin.describe_transactions)
     describe_producers = blocking(AsyncAdmin.describe_producers)
     fence_producers = blocking(AsyncAdmin.fence_producers)
+    find_hanging_transactions = blocking(AsyncAdmin.find_hanging_transactions)
     abort_transaction = blocking(AsyncAdmin.abort_transaction)
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
     elect_leaders = blocking(AsyncAdmin.elect_leaders)

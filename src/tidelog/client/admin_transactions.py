@@ -1,9 +1,11 @@
 """Transactions from outside: which there are, who has them open where, and ending those that nobody ends.
 
 A producer that is gone is fenced by its transactional id (`fence_producers`), which aborts what it left open.  A
-transaction that hangs in a partition although its coordinator knows nothing of it is aborted there (`abort_transaction`).
+transaction that hangs in a partition although its coordinator knows nothing of it is found by asking both sides
+(`find_hanging_transactions`, KIP-664), and aborted there (`abort_transaction`).
 """
 
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import cast
@@ -40,6 +42,9 @@ from tidelog.protocol.schema import Request, Response
 
 _FENCING_TIMEOUT_MS = 60_000
 
+HANGS_AFTER_MS = 900_000
+"""The brokers' transaction.max.timeout.ms if nobody has set it: the longest time that a transaction may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
@@ -73,6 +78,18 @@ class ProducerDescription:
     last_timestamp: int
     coordinator_epoch: int
     transaction_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition, and of which no coordinator knows: nobody will end it there."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int
 
 
 class AsyncTransactionAdmin(Closing):
@@ -135,6 +152,62 @@ class AsyncTransactionAdmin(Closing):
             tp = TopicPartition(*each)
             found[tp] = await self._cluster.retrying(partial(self._describe_producers, tp))
         return found
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        idle_ms: int = HANGS_AFTER_MS,
+        now_ms: int | None = None,
+    ) -> list[HangingTransaction]:
+        """What is open in these partitions, has not been written to for `idle_ms`, and is unknown to its coordinator.
+
+        Give at least the brokers' transaction.max.timeout.ms: younger ones may still be ended by those who began them.
+        """
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        suspects = [
+            each
+            for each in await self._open_transactions(partitions)
+            if now_ms - each.last_timestamp >= idle_ms
+        ]
+        if not suspects:
+            return []
+        known = await self._known_transactions({each.producer_id for each in suspects})
+        strays = {each for each in suspects if (each.producer_id, each.partition) not in known}
+        # One that was ended meanwhile is not known any more either.
+        still = await self._open_transactions(sorted({each.partition for each in strays}))
+        return [each for each in still if each in strays]
+
+    async def _open_transactions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[HangingTransaction]:
+        return [
+            HangingTransaction(
+                tp,
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.transaction_start_offset,
+                each.last_timestamp,
+            )
+            for tp, producers in (await self.describe_producers(partitions)).items()
+            for each in producers
+            if each.transaction_start_offset >= 0
+        ]
+
+    async def _known_transactions(
+        self, producer_ids: Iterable[int]
+    ) -> set[tuple[int, TopicPartition]]:
+        """Who has what open where, by the coordinators' account."""
+        listed = await self.list_transactions(producer_ids=producer_ids)
+        known: set[tuple[int, TopicPartition]] = set()
+        for each in listed:
+            try:
+                described = await self._describe_transaction(each.transactional_id)
+            except TransactionalIdNotFound:
+                continue  # it has expired meanwhile
+            known |= {(described.producer_id, tp) for tp in described.partitions}
+        return known
 
     async def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
         """Abort, in this partition, the transaction that began there at this offset and hangs."""
