@@ -53,7 +53,7 @@ _SHORT = 0.6
 """How many plans of the mix are short: they find more in the same time, and the others find what takes longer."""
 
 
-_WITHOUT = "fill disk"
+_WITHOUT = ""
 
 
 def _long(chance: Random) -> Plan:
