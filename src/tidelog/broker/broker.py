@@ -344,10 +344,16 @@ class Broker:
             raise StartError(f"{error}; {cure}") from error
 
     def _proposed_cluster_id(self) -> str:
-        """The id that the data directory has already, from Kafka perhaps, or a new one."""
-        path = Path(self._settings.broker.log_dirs[0]) / META_PROPERTIES
-        known = read_properties(self._files, str(path)) if self._files.exists(str(path)) else {}
-        return known.get("cluster.id") or new_cluster_id(self._random)
+        """The id that a data directory has already, from Kafka perhaps, or a new one."""
+        for directory in self._settings.broker.log_dirs:
+            path = str(Path(directory) / META_PROPERTIES)
+            try:
+                known = read_properties(self._files, path) if self._files.exists(path) else {}
+            except OSError:
+                continue  # which is told when its logs are opened
+            if known.get("cluster.id"):
+                return known["cluster.id"]
+        return new_cluster_id(self._random)
 
     async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings

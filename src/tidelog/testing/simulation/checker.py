@@ -266,7 +266,6 @@ _ALWAYS: tuple[Callable[[History], Iterator[str]], ...] = (
     duplicates,
     reordered,
     values_from_nowhere,
-    lost_offsets,
 )
 _WITHOUT_LOSS = (
     lost_writes,
@@ -280,6 +279,7 @@ _WITHOUT_LOSS = (
     ends_that_went_back,
     stale_ends,
     epochs_that_went_back,
+    lost_offsets,
     offsets_past_the_unread,
     unseen_after_commit,
 )

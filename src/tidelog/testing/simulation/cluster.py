@@ -74,6 +74,7 @@ class Node:
         self.disk = SimDisk(self._chance)
         self.clock = SimClock(cluster.loop)
         self.settings = dict(settings)
+        self.log_dirs = self.settings["log.dirs"].split(",")
         self.process: Process | None = None
         self.broker: Broker | None = None
         """Of the present life, once it serves."""
@@ -208,8 +209,10 @@ class SimCluster:
         *,
         brokers: int,
         settings: Mapping[str, str] | None = None,
+        log_dirs: int = 1,
     ) -> None:
         self.loop = loop
+        self._log_dirs = log_dirs
         self.story = story
         self.network = SimNetwork(loop)
         self.store = MemoryStore()
@@ -225,7 +228,8 @@ class SimCluster:
             **SETTINGS,
             **self._settings,
             "broker.id": str(broker_id),
-            "log.dirs": f"/{host}",
+            "log.dirs": ",".join(f"/{host}/{each}" for each in range(self._log_dirs)),
+            "broker.rack": f"r{broker_id % 3}",
             "listeners": f"PLAINTEXT://{host}:{PORT}",
             "advertised.listeners": f"PLAINTEXT://{host}:{PORT}",
         }

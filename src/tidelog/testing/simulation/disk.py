@@ -109,7 +109,8 @@ class SimDisk:
     """A `Files` whose content is this object; see the module's docstring."""
 
     def __init__(self, chance: Random) -> None:
-        self.fail: Fail | None = None
+        self._faults: dict[str, Fail] = {}
+        """By the directory whose files meet them; all that is below it, too."""
         self._chance = chance
         self._root = _Folder()
         self._locked: set[str] = set()
@@ -127,23 +128,44 @@ class SimDisk:
 
     def fill(self) -> None:
         """Let nothing more be written, until `free`."""
-        self.fail = _full
+        self._faults["/"] = _full
 
     def free(self) -> None:
-        self.fail = None
+        self._faults.pop("/", None)
+
+    def break_directory(self, path: str) -> None:
+        """Let everything in a directory fail, reading too, until `mend_directory`."""
+        self._faults[path] = _broken
+
+    def make_read_only(self, path: str) -> None:
+        """Let a directory be as it is when the kernel mounts its file system anew after an error."""
+        self._faults[path] = _read_only
+
+    def mend_directory(self, path: str) -> None:
+        """Everything in it is as it was."""
+        self._faults.pop(path, None)
+
+    def empty(self, path: str) -> None:
+        """Remove everything from a directory, as when its volume is not mounted."""
+        folder = self._folder(path)
+        folder.change(dict.fromkeys(folder.entries))
+        folder.sync()
 
     def unsynced(self) -> int:
         """How many bytes a power cut would endanger."""
         return _unsynced(self._root)
 
     def check(self, action: str, path: str) -> None:
-        error = self.fail(action, path) if self.fail is not None else None
-        if error is not None:
-            raise error
+        for directory, fault in self._faults.items():
+            if path.startswith(directory):
+                error = fault(action, path)
+                if error is not None:
+                    raise error
 
     # ------------------------------------------------------------------ Files
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.check("open", path)
         folder, name = self._place(path)
         node = folder.entries.get(name)
         if node is None:
@@ -157,6 +179,7 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def read(self, path: str) -> bytes:
+        self.check("read", path)
         return bytes(self._content(path).bytes)
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
@@ -173,10 +196,12 @@ class SimDisk:
         return len(self._content(path).bytes)
 
     def sizes(self, directory: str) -> dict[str, int]:
+        self.check("read", directory)
         entries = sorted(self._folder(directory).entries.items())
         return {name: len(each.bytes) for name, each in entries if isinstance(each, _Content)}
 
     def directories(self, directory: str) -> list[str]:
+        self.check("read", directory)
         entries = sorted(self._folder(directory).entries.items())
         return [name for name, each in entries if isinstance(each, _Folder)]
 
@@ -256,6 +281,7 @@ class SimFile:
         self._content = content
 
     def pread(self, length: int, position: int) -> bytes:
+        self._disk.check("read", self.path)
         return bytes(self._content.bytes[position : position + length])
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
@@ -306,6 +332,16 @@ def _full(action: str, path: str) -> OSError | None:
     if action in ("write", "create", "allocate", "make_directory"):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
     return None
+
+
+def _broken(action: str, path: str) -> OSError | None:
+    return OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def _read_only(action: str, path: str) -> OSError | None:
+    if action in ("open", "read"):
+        return None
+    return OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
 
 def _parts(path: str) -> list[str]:

@@ -6,7 +6,7 @@ what it knows to be committed.  At the end the replicas are compared byte by byt
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -127,9 +127,13 @@ def _host() -> str | None:
     return None if process is None else process.host
 
 
-def differing_replicas(cluster: SimCluster, image: Image) -> Iterator[str]:
-    """A line for each replica that is not the same as its leader's."""
+def differing_replicas(
+    cluster: SimCluster, image: Image, without: Collection[str] = ()
+) -> Iterator[str]:
+    """A line for each replica that is not the same as its leader's, but for these topics."""
     for topic in image.topics.values():
+        if topic.name in without:
+            continue
         for index, state in enumerate(topic.partitions):
             if state.leader not in cluster.nodes:
                 continue
@@ -144,10 +148,11 @@ def differing_replicas(cluster: SimCluster, image: Image) -> Iterator[str]:
 def _batches(cluster: SimCluster, broker_id: int, name: str) -> list[bytes]:
     """The batches of a partition as they lie on a broker's disk."""
     node = cluster.nodes[broker_id]
-    directory = f"/{node.host}/{name}"
     found: list[bytes] = []
-    if not node.disk.exists(directory):
+    at = [f"{each}/{name}" for each in node.log_dirs if node.disk.exists(f"{each}/{name}")]
+    if not at:
         return found
+    directory = at[0]
     for file in sorted(node.disk.sizes(directory)):
         if not file.endswith(".log"):
             continue

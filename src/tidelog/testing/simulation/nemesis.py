@@ -7,14 +7,25 @@ from one broker at a time, and from the next only when every partition has all i
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from .administrator import Administrator
 from .cluster import Node, SimCluster
 from .observer import Observer
+from .plan import Plan
 from .store import STORE
 from .workload import Workload
 
 _MOST_BROKERS = 5
+_SETTINGS = (
+    ("min.insync.replicas", ("2", "3")),
+    ("replica.lag.time.max.ms", ("1500", "30000")),
+    ("log.segment.bytes", ("5000", "20000")),
+    ("num.replica.fetchers", ("1", "2")),
+    ("replica.fetch.max.bytes", ("300", "1048576")),
+    ("broker.session.timeout.ms", ("1500", "2000", "4000")),
+)
+"""What brokers may differ in.  Fewer in sync than two would be a weaker promise."""
 
 
 class Nemesis:
@@ -27,20 +38,15 @@ class Nemesis:
         observer: Observer,
         administrator: Administrator,
         *,
-        power_cuts: str,
-        calm_s: float,
-        without: str = "",
+        plan: Plan,
     ) -> None:
         self._cluster = cluster
         self._workload = workload
         self._observer = observer
         self._administrator = administrator
         self._chance = cluster.loop.chance_for("nemesis")
-        self._power_cuts = power_cuts
-        """never, one (at a time) or any"""
-        self._calm_s = calm_s
-        """How long it rests between two deeds, on average."""
-        self._without = set(without.split(","))
+        self._plan = plan
+        self._without = set(plan.without.split(","))
         """Kinds that are not done."""
         self._without_power: Node | None = None
         """The last that lost what was not synced, until it has everything again."""
@@ -53,7 +59,7 @@ class Nemesis:
         deadline = self._cluster.loop.time() + seconds
         deeds = self._deeds()
         while (left := deadline - self._cluster.loop.time()) > 0:
-            await asyncio.sleep(min(left, self._chance.expovariate(1 / self._calm_s)))
+            await asyncio.sleep(min(left, self._chance.expovariate(1 / self._plan.calm_s)))
             deed = self._chance.choices([each for each, _ in deeds], [w for _, w in deeds])[0]
             self.deeds[_kind(deed)] += 1
             deed()
@@ -87,13 +93,17 @@ class Nemesis:
             (self._break_connection, 3),
             (self._step_clock, 1),
             (self._fill_disk, 1),
+            (self._break_directory, 1),
+            (self._make_read_only, 1),
+            (self._lose_machine, 0.5),
+            (self._change_settings, 0.5),
             (self._replace_client, 2),
             (self._administrator.act, 2),
         ]
         if len(self._cluster.nodes) > 1:
             all_deeds.append((self._add_broker, 1))
-        if self._power_cuts != "never":
-            all_deeds.append((self._cut_power, 2))
+        if self._plan.power_cuts != "never":
+            all_deeds += [(self._cut_power, 2), (self._empty_directory, 0.5)]
         # A seed that does a few things often finds other bugs than one that does everything.
         allowed = [each for each in all_deeds if _kind(each[0]) not in self._without]
         chosen = [each for each in allowed if self._chance.random() < 0.6]
@@ -113,15 +123,35 @@ class Nemesis:
             self._later(lambda: self._start(node), self._for_a_while())
 
     def _cut_power(self) -> None:
-        if self._power_cuts == "one":
-            previous = self._without_power
-            if (previous is not None and previous.broker is None) or self._observer.behind():
-                return
         node = self._some_node()
-        if node is not None:
+        if node is not None and self._may_lose_records():
             self._without_power = node
             node.cut_power()
             self._later(lambda: self._start(node), self._for_a_while())
+
+    def _may_lose_records(self) -> bool:
+        """Whether a broker may lose what it has not synced: nobody else has, or everything is synced before it counts."""
+        return self._plan.power_cuts == "any" or self._all_have_everything()
+
+    def _all_have_everything(self) -> bool:
+        previous = self._without_power
+        return (previous is None or previous.broker is not None) and not self._observer.behind()
+
+    def _lose_machine(self) -> None:
+        """Several brokers at once: with their power where that is allowed, else as processes."""
+        running = [node for node in self._cluster.nodes.values() if node.running]
+        if len(running) < 3:
+            return
+        lost = self._chance.sample(running, 2)
+        self._tell(f"loses the machine of {', '.join(node.host for node in lost)}")
+        for node in lost:
+            if self._plan.power_cuts == "any":
+                node.cut_power()
+            else:
+                node.kill()
+        seconds = self._for_a_while()
+        for node in lost:
+            self._later(partial(self._start, node), seconds * (0.8 + 0.4 * self._chance.random()))
 
     def _stop(self) -> None:
         node = self._some_node()
@@ -155,6 +185,51 @@ class Nemesis:
         self._tell(f"fills the disk of {node.host}")
         node.disk.fill()
         self._later(node.disk.free, self._for_a_while())
+
+    def _break_directory(self) -> None:
+        node = self._chance.choice(list(self._cluster.nodes.values()))
+        self._spoil(node, node.disk.break_directory, "fails")
+
+    def _make_read_only(self) -> None:
+        node = self._chance.choice(list(self._cluster.nodes.values()))
+        self._spoil(node, node.disk.make_read_only, "is read-only")
+
+    def _spoil(self, node: Node, spoil: Callable[[str], None], how: str) -> None:
+        """A log directory cannot be used for a while; then somebody mends it, and starts the broker again."""
+        directory = self._chance.choice(node.log_dirs)
+        self._tell(f"{directory} {how}")
+        spoil(directory)
+
+        def mend() -> None:
+            self._tell(f"{directory} is mended, and {node.host} is started again")
+            node.disk.mend_directory(directory)
+            node.resume()
+            node.kill()
+            node.start()
+
+        self._later(mend, self._for_a_while())
+
+    def _empty_directory(self) -> None:
+        """A broker comes back without what it had: its volume was lost, and somebody says that it may begin anew."""
+        node = self._some_node()
+        if node is None or not self._all_have_everything():
+            return
+        self._without_power = node
+        node.kill()
+        directory = self._chance.choice(node.log_dirs)
+        self._tell(f"{directory} is empty")
+        node.disk.empty(directory)
+        self._later(lambda: self._start(node), self._for_a_while())
+
+    def _change_settings(self) -> None:
+        """A broker gets another setting with its next start; the others keep theirs."""
+        node = self._chance.choice(list(self._cluster.nodes.values()))
+        name, values = self._chance.choice(_SETTINGS)
+        node.settings[name] = value = self._chance.choice(values)
+        self._tell(f"sets {name} of {node.host} to {value}")
+        if node.running and node.broker is not None and not node.paused:
+            node.stop()
+            self._later(lambda: self._start(node), self._for_a_while())
 
     def _step_clock(self) -> None:
         node = self._chance.choice(list(self._cluster.nodes.values()))

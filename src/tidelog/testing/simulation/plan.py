@@ -2,6 +2,7 @@
 
 from dataclasses import field
 from random import Random
+from typing import Any
 
 from tidelog.dataclass import dataclass
 
@@ -27,6 +28,12 @@ class Plan:
     unclean: bool = False
     """Whether a replica that lacks committed records may be elected, should there be no other."""
     min_insync: int = 2
+    log_dirs: int = 1
+    """Of each broker."""
+    racks: bool = False
+    """Whether consumers read from the replica that is nearest."""
+    cleaner: bool = False
+    """Whether what groups commit is compacted."""
     sync_every_write: bool = False
     power_cuts: str = "one"
     """never; one, that is one broker at a time until all replicas are in sync again; any"""
@@ -54,6 +61,7 @@ _SHORT = 0.6
 
 
 _WITHOUT = ""
+_SEVERAL_DIRECTORIES = 0.0
 
 
 def _long(chance: Random) -> Plan:
@@ -72,8 +80,8 @@ def _long(chance: Random) -> Plan:
         late=chance.random() < 0.3,
         weak=chance.random() < 0.15,
         sync_every_write=synced,
-        power_cuts=chance.choice(("never", "any" if synced else "one")),
         without=_WITHOUT,
+        **_variety(chance, synced=synced),
     )
 
 
@@ -83,6 +91,7 @@ def _short(chance: Random) -> Plan:
         name="short",
         brokers=3,
         partitions=1,
+        unclean=chance.random() < 0.05,
         producers=chance.choice((1, 2)),
         consumers=1,
         seconds=6.0,
@@ -90,6 +99,20 @@ def _short(chance: Random) -> Plan:
         late=chance.random() < 0.2,
         weak=chance.random() < 0.15,
         sync_every_write=synced,
-        power_cuts=chance.choice(("never", "any" if synced else "one")),
         without=_WITHOUT,
+        **_variety(chance, synced=synced),
     )
+
+
+def _variety(chance: Random, *, synced: bool) -> dict[str, Any]:
+    """What a few plans have and most have not."""
+    few_in_sync = chance.random() < 0.1
+    power_cuts = chance.choice(("never", "any" if synced else "one"))
+    return {
+        "log_dirs": 2 if chance.random() < _SEVERAL_DIRECTORIES else 1,
+        "racks": chance.random() < 0.1,
+        "cleaner": chance.random() < 0.15,
+        "min_insync": 1 if few_in_sync else 2,
+        # With one replica in sync a power cut may take the only copy of what was not synced.
+        "power_cuts": "never" if few_in_sync and not synced else power_cuts,
+    }

@@ -22,6 +22,7 @@ from tidelog.dataclass import dataclass
 
 from .administrator import Administrator
 from .checker import violations
+from .cleaning import cleaning_in_process
 from .cluster import SimCluster
 from .group_checker import unseen_after_commit
 from .history import History
@@ -38,6 +39,14 @@ from .workload import GROUP, LATE_GROUP, Workload, noting_commits
 TOPIC = "t"
 _CALM_AGAIN_S = 90.0
 """After everything is mended, so long may it take until all is well again."""
+
+_NEAREST = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_CLEANER = {
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "offsets.topic.segment.bytes": "2000",
+}
 
 _SETTLE_S = 40.0
 """A follower whose connection died without a word asks again after replica.socket.timeout.ms, 30 s."""
@@ -85,6 +94,7 @@ def _simulate(
         _logs_to(story),
         watching(story, unclean=plan.unclean, synced=plan.sync_every_write),
         noting_commits(run.history, loop.time),
+        cleaning_in_process(run.cluster),
     ):
         try:
             loop.run_until_complete(run.main(scenario))
@@ -122,9 +132,13 @@ class _Run:
             "min.insync.replicas": str(min(plan.min_insync, factor)),
             **({"unclean.leader.election.enable": "true"} if plan.unclean else {}),
             **({"log.flush.interval.messages": "1"} if plan.sync_every_write else {}),
+            **({"replica.selector.class": _NEAREST} if plan.racks else {}),
+            **(_CLEANER if plan.cleaner else {}),
             **plan.settings,
         }
-        self.cluster = SimCluster(loop, story, brokers=plan.brokers, settings=settings)
+        self.cluster = SimCluster(
+            loop, story, brokers=plan.brokers, settings=settings, log_dirs=plan.log_dirs
+        )
         self.workload = Workload(self.cluster, self.history, unclean=plan.unclean)
         self.transactional = TransactionalWorkload(self.workload)
         self.observer = Observer(self.cluster.store)
@@ -136,9 +150,7 @@ class _Run:
             self.workload,
             self.observer,
             self.administrator,
-            power_cuts=plan.power_cuts,
-            calm_s=plan.calm_s,
-            without=plan.without,
+            plan=plan,
         )
         story.tell("simulation", f"seed {seed}: {plan}")
 
@@ -158,6 +170,8 @@ class _Run:
             late = partial(workload.consume, topic=TOPIC, group=LATE_GROUP, reset="latest")
             workload.start("l0", late)
         workload.start("w0", partial(workload.watch_ends, topic=TOPIC))
+        if plan.racks:
+            workload.start("n0", partial(workload.read_near, topic=TOPIC))
         workload.start("g0", partial(workload.watch_groups, topic=TOPIC))
         if plan.transactions:
             workload.start("x0", self.transactional.produce)
@@ -212,7 +226,7 @@ class _Run:
             left = ", ".join(sorted(workload.processes))
             self.story.violation(f"did not recover: these clients do not close: {left}")
         if not await until(self._replicas_agree, _SETTLE_S):
-            for line in differing_replicas(self.cluster, self.observer.image):
+            for line in self._differing():
                 self.story.violation(line)
 
     async def _end_of_transactions(self, name: str) -> None:
@@ -233,8 +247,14 @@ class _Run:
             await asyncio.sleep(1.0)
         self.history.copied = copied
 
+    def _differing(self) -> Iterator[str]:
+        """Replicas that differ; those of compacted topics do, each is cleaned by its own broker."""
+        image = self.observer.image
+        compacted = {"__consumer_offsets", "__transaction_state"} if self.plan.cleaner else set()
+        return differing_replicas(self.cluster, image, without=compacted)
+
     def _replicas_agree(self) -> bool:
-        return not any(differing_replicas(self.cluster, self.observer.image))
+        return not any(self._differing())
 
     def _roles(self, *prefixes: str) -> list[str]:
         return [role for role in self.workload.processes if role.startswith(prefixes)]

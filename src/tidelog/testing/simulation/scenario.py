@@ -10,7 +10,8 @@
 
 A line is a time in seconds and what happens then: kill, power, stop, start, pause or resume a broker; cut or heal links;
 slow a link (`slow b1>b2 500`, in ms); break the connections from one host to another; step a clock (`clock b1 -60000`);
-lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it; change its settings file
+lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it; let a log directory fail
+(`eio b1`, `eio b1 1`), be read-only or empty, and mend it; change its settings file
 (`set b1 min.insync.replicas=1`, which counts from its next start);
 replace a client; `grow`, `elect`, `move t-0 3,1,2`, `create s0 3`, `delete s0`.  At the end everything is mended and judged.
 
@@ -126,7 +127,21 @@ class Director:
 
     def lose(self, host: str, *files: str) -> None:
         for file in files:
-            self.node(host).disk.remove(f"/{host}/{file}")
+            for directory in self.node(host).log_dirs:
+                self.node(host).disk.remove_tree(f"{directory}/{file}")
+
+    def spoil(self, host: str, directory: str = "0", *, read_only: bool = False) -> None:
+        node = self.node(host)
+        spoil = node.disk.make_read_only if read_only else node.disk.break_directory
+        spoil(node.log_dirs[int(directory)])
+
+    def mend(self, host: str, directory: str = "0") -> None:
+        node = self.node(host)
+        node.disk.mend_directory(node.log_dirs[int(directory)])
+
+    def empty(self, host: str, directory: str = "0") -> None:
+        node = self.node(host)
+        node.disk.empty(node.log_dirs[int(directory)])
 
     def set(self, host: str, *settings: str) -> None:
         for each in settings:
@@ -155,6 +170,10 @@ _ACTIONS: dict[str, Callable[..., Any]] = {
     "lose": Director.lose,
     "fill": lambda director, host: director.node(host).disk.fill(),
     "free": lambda director, host: director.node(host).disk.free(),
+    "eio": Director.spoil,
+    "read-only": lambda director, *of: director.spoil(*of, read_only=True),
+    "mend": Director.mend,
+    "empty": Director.empty,
     "set": Director.set,
     "clock": Director.clock,
     "replace": lambda director, role: director.workload.replace(role),

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from tidelog import aio
 from tidelog.client.cluster import Cluster
-from tidelog.client.decoding import decode_chunk
+from tidelog.client.decoding import Chunk, decode_chunk
+from tidelog.client.fetching import fetch_request, fetched
 from tidelog.client.message import Message
-from tidelog.errors import KafkaError, OffsetOutOfRange
+from tidelog.errors import KafkaError, OffsetOutOfRange, error_of
 from tidelog.kernel import scan_batches
 from tidelog.names import TopicPartition
+from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
 from tidelog.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tidelog.protocol.schema import Request, Response
 from tidelog.records.batch import iterate_batches
@@ -227,6 +229,60 @@ class Workload:
             await asyncio.sleep(0.1 + 0.2 * self._chance.random())
         await reader.close()
         self.ended(name)
+
+    async def read_near(self, name: str, topic: str) -> None:
+        """Read every partition from its start at the replica that its leader names for our rack (KIP-392)."""
+        polls = self.history.polls.setdefault(f"{name} (near)", [])
+        reader = aio.SimpleConsumer(self.config(name, **{"fetch.max.wait.ms": 100}))
+        rack = f"r{self._chance.randrange(3)}"
+        positions: dict[TopicPartition, int] = {}
+        near: dict[TopicPartition, int] = {}
+        while self.consuming:
+            for partition in await self._partitions(reader, topic):
+                tp = TopicPartition(topic, partition)
+                at = positions.setdefault(tp, 0)
+                try:
+                    data = await self._fetch_near(reader, tp, at, rack, near.get(tp))
+                except KafkaError as error:
+                    self._tell(name, f"cannot read {tp}: {error}")
+                    near.pop(tp, None)
+                    continue
+                if data.error_code:
+                    # It may be a follower that has not come so far yet; the leader knows better.
+                    near.pop(tp, None)
+                    await self._refresh(reader, topic)
+                    continue
+                if data.preferred_read_replica >= 0:
+                    near[tp] = data.preferred_read_replica
+                    continue
+                chunk = Chunk(tp, at, memoryview(data.records or b""), None, data.high_watermark)
+                messages = decode_chunk(chunk)
+                self.note_polled(name, polls, messages)
+                if messages:
+                    positions[tp] = messages[-1].offset + 1
+            await asyncio.sleep(0.1 + 0.2 * self._chance.random())
+        await reader.close()
+        self.ended(name)
+
+    async def _fetch_near(
+        self, reader: aio.SimpleConsumer, tp: TopicPartition, at: int, rack: str, near: int | None
+    ) -> PartitionData:
+        cluster = reader._cluster
+        leader = await cluster.leader(*tp)
+        request, at_most = fetch_request(cluster, reader.settings, {tp: at}, 4_096, 4_096)
+        request.rack_id = rack
+        node = leader.node if near is None or near not in cluster.nodes else near
+        answer = cast(FetchResponse, await cluster.ask(node, request, at_most=at_most))
+        if answer.error_code:
+            raise error_of(answer.error_code)
+        for found, data in fetched(cluster, answer):
+            if found == tp:
+                return data
+        raise error_of(-1, f"the answer does not speak of {tp}")
+
+    async def _refresh(self, reader: aio.SimpleConsumer, topic: str) -> None:
+        with contextlib.suppress(KafkaError):
+            await reader._cluster.refresh([topic])
 
     async def watch_groups(self, name: str, topic: str) -> None:
         """Ask again and again how far the groups are."""
