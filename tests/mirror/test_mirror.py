@@ -6,6 +6,8 @@ import pytest
 
 from tests.mirror.conftest import Mirroring, place, read, until
 from tidelog import aio
+from tidelog.errors import SettingsError
+from tidelog.mirror import Mirror, MirrorOptions
 from tidelog.testing.local_broker import LocalBroker
 
 
@@ -236,3 +238,21 @@ def _kafka(config):
 
 async def _is(mirror, group: str, topic: str) -> bool:
     return place(topic) in mirror.lanes[0].status.translated.get(group, {})
+
+
+async def test_a_cluster_is_not_copied_into_itself(
+    live: LocalBroker, offline: LocalBroker, topic: str
+) -> None:
+    """It would never end: what is copied is there to be copied again."""
+    async with aio.Producer(bootstrap_servers=live.bootstrap) as producer:
+        await producer.send(topic, b"once")
+    # The same broker under another name.
+    source = live.bootstrap.replace("127.0.0.1", "localhost")
+    sources = (f"other={offline.bootstrap}", f"live={source}")
+    mirror = Mirror(MirrorOptions(sources=sources, target=live.bootstrap, include=topic))
+    with pytest.raises(SettingsError, match=r"are the same cluster .* name another target"):
+        await asyncio.wait_for(mirror.run(), 60)
+    assert [each.value for each in await read(live.bootstrap, topic, 1)] == [b"once"]
+    async with aio.Admin(bootstrap_servers=live.bootstrap) as admin:
+        offsets = await admin.watermarks(topic)
+    assert sum(end - start for start, end in offsets.values()) == 1

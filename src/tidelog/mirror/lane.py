@@ -23,7 +23,7 @@ from tidelog.audit.windows import windows_of_batch
 from tidelog.client.admin import AsyncAdmin
 from tidelog.client.batch import Batch
 from tidelog.client.producer import AsyncProducer, wait_done
-from tidelog.errors import TidelogError
+from tidelog.errors import SettingsError, TidelogError
 from tidelog.mirror.chores import Chores
 from tidelog.mirror.offset_map import OffsetMap
 from tidelog.mirror.offset_topic import OffsetTopic
@@ -52,6 +52,10 @@ class _Sent(NamedTuple):
     passed: Passed
 
 
+class SameCluster(SettingsError):
+    """Source and target are one cluster, whose topics would be copied into themselves without end."""
+
+
 class Lane:
     """One source, without end."""
 
@@ -70,6 +74,8 @@ class Lane:
             try:
                 async with Session(self) as session:
                     await session.run(stopping)
+            except SameCluster:
+                raise
             except (TidelogError, OSError, TimeoutError) as error:
                 if stopping.is_set():
                     return
@@ -180,6 +186,7 @@ class Session:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Pass on until told to stop."""
+        await self._check_clusters()
         self._chores.begin()
         if self._eos:
             await self.producer.init_transactions()  # ends what a predecessor left open
@@ -212,6 +219,16 @@ class Session:
         async with asyncio.timeout(_CLOSE_S):
             await self.producer.flush()
             await self._commit(last=True)
+
+    async def _check_clusters(self) -> None:
+        source, target = await asyncio.gather(
+            self._source.describe_cluster(), self._target.describe_cluster()
+        )
+        if source.id is not None and source.id == target.id:
+            raise SameCluster(
+                f"{self._lane.address} and {self._options.target} are the same cluster ({source.id}): a mirror would copy "
+                "its topics into themselves without end; name another target"
+            )
 
     async def _send(self, tp: TopicPartition, passed: Passed) -> None:
         if self._eos and not self._open:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from tidelog.mirror.lane import Lane
+from tidelog.mirror.lane import Lane, SameCluster
 from tidelog.mirror.options import MirrorOptions
 
 
@@ -16,10 +16,13 @@ class Mirror:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Mirror all sources, each for itself, until `stop`."""
-        async with asyncio.TaskGroup() as tasks:
-            for lane in self.lanes:
-                tasks.create_task(lane.run(self._stopping))
+        """Mirror all sources, each for itself, until `stop`; SettingsError if one of them is the target itself."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for lane in self.lanes:
+                    tasks.create_task(lane.run(self._stopping))
+        except* SameCluster as refused:
+            raise refused.exceptions[0] from None
 
     def stop(self) -> None:
         """Finish what was taken, commit, and return from `run`."""
