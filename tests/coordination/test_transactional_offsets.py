@@ -136,3 +136,29 @@ async def test_members_of_a_consumer_group(world: World):
         await commit(world, 3, **{**good, "generation_id": joined.member_epoch + 1})
     with pytest.raises(UnknownMemberId):
         await commit(world, 3, **{**good, "member_id": "zombie"})
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+@pytest.mark.parametrize("before", [False, True], ids=["never committed", "committed before"])
+@pytest.mark.parametrize("what", ["group", "topic"])
+async def test_what_was_deleted_does_not_come_back_with_the_end_of_a_transaction(
+    world: World, what: str, before: bool, reloaded: bool
+):
+    if before:
+        await commit_plainly(world, 1)
+    await commit(world, 5)
+    if what == "group":
+        await world.write(lambda shard: shard.delete_group("g"))
+        assert "g" not in world.shard.groups
+    else:
+        await world.write(lambda shard: shard.topics_deleted(frozenset({"t"})))
+    if reloaded:
+        await world.load()
+    await end(world)
+    assert offset(world) is None
+    await world.load()
+    assert offset(world) is None
+    await commit(world, 6, producer=8)  # what comes later counts
+    await end(world, producer=8)
+    assert offset(world) == 6
+    assert "g" in world.shard.groups

@@ -4,7 +4,7 @@
 `offset_decisions.py`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.coordination.groups.records import Change
@@ -59,8 +59,17 @@ class Offsets:
         """Everything that the group has committed; not to be changed."""
         return self._committed.get(group_id, {})
 
-    def group_ids(self) -> Iterator[str]:
-        return iter(list(self._committed))
+    def group_ids(self) -> list[str]:
+        """Groups that have committed an offset, or may by an open transaction."""
+        pending = (group_id for groups in self._pending.values() for group_id in groups)
+        return list(dict.fromkeys([*self._committed, *pending]))
+
+    def places_of(self, group_id: str) -> set[Place]:
+        """Where the group has committed an offset, or an open transaction may still do so for it."""
+        found = set(self.of(group_id))
+        for groups in self._pending.values():
+            found |= groups.get(group_id, {}).keys()
+        return found
 
     def has_pending(self, group_id: str, place: Place | None = None) -> bool:
         """Whether an open transaction may still change this offset (or any offset of the group)."""

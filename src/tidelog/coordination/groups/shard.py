@@ -297,13 +297,13 @@ class GroupShard:
     # ------------------------------------------------------------------ the end of groups and offsets
 
     def delete_group(self, group_id: str) -> Decision[Change, None]:
-        """Forget an empty group and its offsets."""
+        """Forget an empty group and its offsets, also those that an open transaction would bring back."""
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound
         if group.members or (isinstance(group, ClassicGroup) and group.state is not EMPTY):
             raise NonEmptyGroup
-        records = [tombstone(group_id, place) for place in self.offsets.of(group_id)]
+        records = [tombstone(group_id, place) for place in sorted(self.offsets.places_of(group_id))]
         return Decision(None, records + _tombstones(group))
 
     def topics_deleted(self, names: frozenset[str]) -> Decision[Change, None]:
@@ -311,7 +311,7 @@ class GroupShard:
         records = [
             tombstone(group_id, place)
             for group_id in self.offsets.group_ids()
-            for place in self.offsets.of(group_id)
+            for place in sorted(self.offsets.places_of(group_id))
             if place[0] in names
         ]
         return Decision(None, records)
