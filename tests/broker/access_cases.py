@@ -321,6 +321,7 @@ CASES = [
     Case("BrokerRegistration", {"broker_id": 9, "cluster_id": "another"}, ((ACTION, CLUSTER),),
          CLUSTER_REFUSED),
     Case("BrokerHeartbeat", {"broker_id": 9}, ((ACTION, CLUSTER),), CLUSTER_REFUSED),
+    Case("AssignReplicasToDirs", {"broker_id": 9}, ((ACTION, CLUSTER),), CLUSTER_REFUSED),
     Case("AllocateProducerIds", {"broker_id": 9}, ((ACTION, CLUSTER),), CLUSTER_REFUSED),
     Case("Envelope", {"request_data": wrapped("x"), "request_principal": b"\0\0\0"},
          ((ACTION, CLUSTER),), CLUSTER_REFUSED),

@@ -23,7 +23,7 @@ from tidelog.protocol.schema import ZERO_UUID, Message, Struct, element_of, stru
 # APIs of Kafka that we do not declare, and why.
 OUT_OF_SCOPE = {
     "quorum among controllers: our metadata is in a metastore": {
-        "add_raft_voter", "assign_replicas_to_dirs", "begin_quorum_epoch", "controller_registration",
+        "add_raft_voter", "begin_quorum_epoch", "controller_registration",
         "end_quorum_epoch", "fetch_snapshot", "remove_raft_voter", "update_raft_voter", "vote",
     },
     "share groups": {

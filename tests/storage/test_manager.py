@@ -210,7 +210,7 @@ def test_an_older_checkpoint_is_not_written_over_a_newer_one(manager, bench, tmp
     assert read_offsets(LocalFiles(), path) == {A: 1}
     logs.close()
     newer()
-    assert directory._mark_fits()
+    assert directory.last_life.read()
 
 
 def test_a_broken_checkpoint_costs_a_scan_and_no_data(manager, bench, tmp_path):

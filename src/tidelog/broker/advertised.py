@@ -61,6 +61,7 @@ ADVERTISED = {
     69: (0, 1),  # ConsumerGroupDescribe
     71: (0, 0),  # GetTelemetrySubscriptions
     72: (0, 0),  # PushTelemetry
+    73: (0, 0),  # AssignReplicasToDirs
     74: (0, 1),  # ListConfigResources
     75: (0, 0),  # DescribeTopicPartitions
 }

@@ -29,7 +29,7 @@ from tidelog.broker.addresses import Listener as ListenerAddress
 from tidelog.broker.addresses import endpoints
 from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
-from tidelog.broker.boot import Boot, this_boot
+from tidelog.broker.boot import this_boot
 from tidelog.broker.configs import check_topic_settings, in_force, warn_of_own
 from tidelog.broker.context import Services
 from tidelog.broker.coordinators import Coordinators
@@ -236,6 +236,7 @@ class Broker:
             partitions=partitions,
             peers=member.peers,
             alter=member.control.alter_partition,
+            assign=member.control.assign_directories,
             clock=self._clock,
             random=self._random,
             flusher=self._flusher,
@@ -250,13 +251,12 @@ class Broker:
             replication,
         )
         services = self._make_services(tail, logs, partitions, member)
-        boot = Boot(self._files, self._settings.broker.log_dirs, self._boot_id)
         await member.register(
             self._record(),
-            clean=all(each.clean for each in logs.directories) or boot.is_the_same(),
+            last_epoch=logs.last_epoch(self._boot_id),
+            registered=partial(logs.begin_life, self._boot_id),
             adopted=lambda image: self._adopted(image, logs),
         )
-        boot.note()
         self._take_settings(services, tail.image)
         replicas.resume(tail.image)
         tail.subscribe(lambda image, delta: self._settings_changed(services, image, delta))
@@ -269,6 +269,7 @@ class Broker:
         limits = self._accept(services)
         tail.subscribe(lambda image, _: limits.follow(image.access.limits))
         self._background.run("import of handlers", _import(services.handlers))
+        await replication.offline.tell()
         await member.take_part()
         self._tell(services)
 

@@ -2,7 +2,7 @@
 
 member = Member(…)
 await member.join()                  # a session; this broker or another is the controller
-await member.register(record, clean=…, adopted=…)
+await member.register(record, last_epoch=…, registered=…, adopted=…)
 …                                    # partitions are opened, connections accepted
 await member.take_part()
 …
@@ -12,7 +12,7 @@ await member.leave()
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -111,13 +111,23 @@ class Member:
         self._background.run("membership", self._members.watch(), vital=True)
 
     async def register(
-        self, record: BrokerRecord, *, clean: bool, adopted: Callable[[Image], list[Record]]
+        self,
+        record: BrokerRecord,
+        *,
+        last_epoch: int,
+        registered: Callable[[int], Awaitable[None]],
+        adopted: Callable[[Image], list[Record]],
     ) -> None:
         """Make this broker known; the first one of a cluster brings the topics that it has `adopted`."""
         if self.control.is_active:
             await self.control.submit(lambda image: (adopted(image), None))
         self._registration = Registration(
-            self.control, self._members, self._tail, record, clean=clean
+            self.control,
+            self._members,
+            self._tail,
+            record,
+            last_epoch=last_epoch,
+            registered=registered,
         )
         await self._registration.register()
 

@@ -1,6 +1,6 @@
 """Keeps this broker registered: under its present session, and unfenced.
 
-    registration = Registration(control, members, tail, record, clean=logs_were_clean)
+    registration = Registration(control, members, tail, record, last_epoch=…, registered=…)
     await registration.register()            # known to the cluster, fenced unless it is alone
     …                                        # partitions are opened, connections accepted
     await registration.unfence()             # from now on it may lead
@@ -39,14 +39,19 @@ class Registration:
         tail: Tail,
         record: BrokerRecord,
         *,
-        clean: bool,
+        last_epoch: int,
+        registered: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`record` is where this broker is; `clean` whether its last stop was."""
+        """`record` is where this broker is; `last_epoch` that of its last life, if it still has all that it wrote then.
+
+        `registered` is told the epoch of every registration.
+        """
         self._control = control
         self._members = members
         self._tail = tail
         self._record = record
-        self._clean = clean
+        self._last_epoch = last_epoch
+        self._registered = registered
         self._closed = False
         self._bell = asyncio.Event()
         members.subscribe(self._bell.set)
@@ -61,6 +66,7 @@ class Registration:
     async def register(self) -> None:
         """Make this broker known, however long that takes."""
         await self._until_done("registered", lambda: self.broker is not None, self._register)
+        await self._note()
 
     async def unfence(self) -> None:
         """Take part, however long that takes."""
@@ -70,6 +76,7 @@ class Registration:
         """Register again and unfence whenever that is necessary, until cancelled."""
         while True:
             self._bell.clear()
+            await self._note()
             if not self._is_settled:
                 if not await self._tried(self._step):
                     await asyncio.sleep(_RETRY_SECONDS)
@@ -132,14 +139,16 @@ class Registration:
 
     async def _register(self) -> None:
         image = self._tail.image
-        before = image.brokers.get(self._record.broker_id)
         alone = self._control.is_active and image.live_brokers <= {self._record.broker_id}
         record = replace(self._record, incarnation=self._members.incarnation, fenced=not alone)
-        await self._control.register(
-            record, before.epoch if before is not None and self._clean else -1
-        )
-        # From here on this process knows what it has: to register again is no restart.
-        self._clean = True
+        await self._control.register(record, self._last_epoch)
+
+    async def _note(self) -> None:
+        """From here on this process knows what it has: to register again is not a restart."""
+        broker = self.broker
+        if broker is not None and broker.epoch != self._last_epoch:
+            self._last_epoch = broker.epoch
+            await self._registered(broker.epoch)
 
     def _is_present(self, broker: Broker) -> bool:
         return broker.incarnation == self._members.incarnation

@@ -8,6 +8,7 @@ What it does is done when it returns, so that whoever waits for a change of the 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from uuid import UUID
 
 from tidelog.broker.replication import Replication
 from tidelog.cluster.image import BROKER, CLUSTER, TOPIC, Delta, Image, PartitionState, Topic
@@ -50,6 +51,12 @@ class Replicas:
         replication.open_again = self._open_again
         self._unopened: dict[tuple[str, int], None] = {}
         """Partitions whose logs could not be made: the disk may only have been full."""
+        self._lost: dict[tuple[UUID, int], KafkaStorageError] = {}
+        """Replicas whose logs were not found at the start, while a directory could not be read: they must lie there.
+
+        They are offline until a start finds them.  To begin one anew elsewhere would hide its records, let this broker lead
+        without them, and leave two of it when the directory is back.
+        """
         self._image = Image()
         """The last one that was followed."""
         logs.on_offline = self._went_offline
@@ -57,8 +64,7 @@ class Replicas:
     def resume(self, image: Image) -> None:
         """At the start: hold what `image` says, with the logs that were found.
 
-        A log that was not found may lie on a directory that failed.  Then it is offline: to begin it anew elsewhere would
-        hide its records, and would leave two of it when the directory comes back.
+        A log that was not found may lie on a directory that failed.  Then it is offline.
         """
         self._image = image
         self._set_strays_aside(image)
@@ -72,9 +78,9 @@ class Replicas:
                 log.warning(
                     "topic %s: partitions %s have no log and begin empty", topic.name, missing
                 )
-            for index in missing if failure else ():
-                self._partitions.set_offline(topic.name, index, failure)
-            self._host(image, topic, [i for i in ours if not failure or i not in missing])
+            if failure is not None:
+                self._lost.update(((topic.id, index), failure) for index in missing)
+            self._host(image, topic, ours)
         self._logs.sync_directories()
 
     def _set_strays_aside(self, image: Image) -> None:
@@ -101,7 +107,8 @@ class Replicas:
         for topic, indexes in _new_partitions(image, delta):
             config = self.topic_config(image, topic.name)
             for index in indexes:
-                if self._broker_id in topic.partitions[index].replicas:
+                held = self._broker_id in topic.partitions[index].replicas
+                if held and (topic.id, index) not in self._lost:
                     wanted.append((TopicPartition(topic.name, index), topic.id, config))
         if wanted:
             await self._logs.create_many(wanted)
@@ -133,17 +140,34 @@ class Replicas:
             try:
                 if self._broker_id in state.replicas:
                     self._take_role(self._hosted(topic, index, state, config), state)
-                elif self._partitions.maybe_hosted(topic.name, index) is not None:
+                elif self._held(topic, index):
                     log.info("%s-%d has been moved to %s", topic.name, index, list(state.replicas))
                     self._remove(topic.name, index, NotLeaderOrFollower())
+                    self._lost.pop((topic.id, index), None)
+                    self._replication.offline.forget(topic.id, index)
             except KafkaStorageError as error:
-                if (topic.name, index) not in self._unopened:
-                    log.error("partition %s-%d cannot be opened: %s", topic.name, index, error)
-                self._unopened[topic.name, index] = None
-                self._partitions.set_offline(topic.name, index, error)
-                self._replication.resigning.begin(topic.id, index)
+                self._not_opened(topic, index, error)
             else:
                 self._unopened.pop((topic.name, index), None)
+
+    def _held(self, topic: Topic, index: int) -> bool:
+        """Whether there is a replica here, offline or not."""
+        return (
+            (topic.id, index) in self._lost
+            or self._partitions.maybe_hosted(topic.name, index) is not None
+            or TopicPartition(topic.name, index) in self._logs
+        )
+
+    def _not_opened(self, topic: Topic, index: int, error: KafkaStorageError) -> None:
+        """It is offline: for good if its directory failed, else until there is room."""
+        self._partitions.set_offline(topic.name, index, error)
+        if (topic.id, index) in self._lost or TopicPartition(topic.name, index) in self._logs:
+            self._replication.offline.add(topic.id, index)
+            return
+        if (topic.name, index) not in self._unopened:
+            log.error("partition %s-%d cannot be opened: %s", topic.name, index, error)
+        self._unopened[topic.name, index] = None
+        self._replication.resigning.begin(topic.id, index)
 
     def _open_again(self) -> None:
         """Try to open what could not be opened; a directory that failed for good stays offline."""
@@ -165,6 +189,9 @@ class Replicas:
         if known is not None and known.topic_id == topic.id:
             return known
         where = TopicPartition(topic.name, index)
+        lost = self._lost.get((topic.id, index))
+        if lost is not None:
+            raise lost
         if known is not None:
             self._remove(topic.name, index, UnknownTopicOrPartition())
         old = self._logs.get(where)
@@ -212,6 +239,8 @@ class Replicas:
             known = self._partitions.maybe_hosted(topic.name, index)
             if self._broker_id in state.replicas if known is None else known.topic_id == topic.id:
                 self._remove(topic.name, index, UnknownTopicOrPartition())
+                self._lost.pop((topic.id, index), None)
+                self._replication.offline.forget(topic.id, index)
 
     def _remove(self, topic: str, index: int, error: KafkaError) -> None:
         partition = self._partitions.maybe_hosted(topic, index)
@@ -244,6 +273,8 @@ class Replicas:
             self._partitions.set_offline(each.topic, each.partition, error)
             topic = self._image.topics.get(each.topic)
             if topic is not None:
+                self._replication.offline.add(topic.id, each.partition)
+                # A controller of an older version is not told of offline replicas; to leave the ISR it understands.
                 self._replication.resigning.begin(topic.id, each.partition, for_good=True)
 
 

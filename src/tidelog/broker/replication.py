@@ -9,6 +9,7 @@ from tidelog.clock import Clock
 from tidelog.cluster.fetcher import Fetchers
 from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
+from tidelog.cluster.offline import AssignDirectories, Offline
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
@@ -33,6 +34,7 @@ class Replication:
         partitions: Partitions,
         peers: Peers,
         alter: AlterPartition,
+        assign: AssignDirectories,
         clock: Clock,
         random: Random,
         flusher: Flusher,
@@ -59,6 +61,7 @@ class Replication:
             return frozenset() if partition is None else _heard_since(partition, int(since * 1000))
 
         self.resigning = Resigning(broker_id, image, alter, clock, heard_since)
+        self.offline = Offline(broker_id, image, assign)
         self.surroundings = Surroundings(
             broker_id=broker_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
@@ -81,6 +84,7 @@ class Replication:
     def start(self, background: Background) -> None:
         background.run("in-sync replicas", self.in_sync.run(), vital=True)
         background.run("handing on", self.resigning.run(), vital=True)
+        background.run("failed directories", self.offline.run(), vital=True)
         background.every("opening of partitions", _OPEN_AGAIN_MS, self._open_again)
 
     async def _open_again(self) -> None:

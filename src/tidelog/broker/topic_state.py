@@ -14,8 +14,12 @@ def visible_state(topic: Topic, index: int, broker: Services) -> tuple[Partition
     state = topic.partitions[index]
     image = broker.image()
     brokers = image.brokers
-    offline = [each for each in state.replicas if each not in brokers or brokers[each].fenced]
+    offline = [
+        each
+        for each in state.replicas
+        if each not in brokers or brokers[each].fenced or each in state.offline
+    ]
     if state.leader == broker.broker_id and broker.partitions.maybe_get(topic.name, index) is None:
-        offline.append(broker.broker_id)
+        offline = [*(each for each in offline if each != broker.broker_id), broker.broker_id]
         state = replace(state, leader=NO_LEADER)
     return state, offline

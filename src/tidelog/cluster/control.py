@@ -7,7 +7,7 @@ anywhere: the controller is found, asked, and asked again when it has changed.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, TypeVar, Union
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from tidelog.cluster.image import Image, PartitionState, Topic
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.membership import Membership
 from tidelog.cluster.metadata import METADATA_VERSION, BrokerRecord
+from tidelog.cluster.offline import Place
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic
@@ -146,6 +147,16 @@ class Control:
         return await self.anywhere(
             lambda controller: controller.alter_partition(self._broker_id, epoch, changes)
         )
+
+    async def assign_directories(self, lost: Set[Place], back: Set[Place]) -> None:
+        """Tell which replicas of this broker are offline, and which are back; when it returns, this broker's image shows it."""
+        epoch = self.broker_epoch
+        await self.anywhere(
+            lambda controller: controller.assign_directories(
+                self._broker_id, epoch, lost=lost, back=back
+            )
+        )
+        await self.catch_up()
 
     async def register(self, record: BrokerRecord, previous_epoch: int) -> None:
         """Make this broker known; when it returns, this broker's image shows it."""

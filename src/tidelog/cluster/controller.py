@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from tidelog.cluster import elections, isr, metadata, reassignment, registration, topics
+from tidelog.cluster import elections, isr, metadata, offline, reassignment, registration, topics
 from tidelog.cluster.election_news import Elections, elected, tell
 from tidelog.cluster.eligible import with_eligible
 from tidelog.cluster.image import Image, PartitionState, Topic
@@ -254,6 +254,22 @@ class Controller:
     ) -> list[PartitionState | KafkaError]:
         """Change in-sync replicas as their leader asks; the outcomes are in the order of `changes`."""
         return await self.submit(_typed(lambda i: isr.alter(i, broker_id, broker_epoch, changes)))
+
+    async def assign_directories(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        *,
+        lost: Set[offline.Place],
+        back: Set[offline.Place],
+    ) -> None:
+        """Note which replicas of a broker lie on a directory that failed, and which do no longer."""
+
+        def decide(image: Image) -> tuple[list[Record], None]:
+            changes = offline.assign(image, broker_id, broker_epoch, lost, back)
+            return offline.settled(image, changes, self._unclean(image)) if changes else [], None
+
+        await self.submit(decide)
 
     async def elect_leaders(
         self, kind: int, wanted: Sequence[tuple[str, int]] | None

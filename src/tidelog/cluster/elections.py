@@ -33,7 +33,7 @@ def settle(
     changes = []
     for topic in image.topics.values():
         for index, state in enumerate(topic.partitions):
-            if state.leader in live and live.issuperset(state.isr):
+            if state.leader in live and live.issuperset(state.isr) and not state.offline:
                 continue  # nearly always
             change = _settled(topic.id, index, state, live, unclean(topic.name))
             if change is not None:
@@ -46,7 +46,7 @@ def prefer(image: Image, live: Set[int]) -> list[PartitionChangeRecord]:
     return [
         PartitionChangeRecord(topic_id, index, leader=state.replicas[0])
         for topic_id, index, state in _not_preferred(image)
-        if state.replicas[0] in live and state.replicas[0] in state.isr
+        if best_leader(state, live) == state.replicas[0]
     ]
 
 
@@ -84,9 +84,9 @@ def all_partitions(image: Image) -> Iterator[tuple[str, int]]:
 
 
 def best_leader(state: PartitionState, live: Set[int]) -> int:
-    """The first replica that is live and in sync; NO_LEADER if there is none."""
+    """The first replica that is live, has its disk and is in sync; NO_LEADER if there is none."""
     for replica in state.replicas:
-        if replica in live and replica in state.isr:
+        if replica in live and replica in state.isr and replica not in state.offline:
             return replica
     return NO_LEADER
 
@@ -94,6 +94,8 @@ def best_leader(state: PartitionState, live: Set[int]) -> int:
 def _settled(
     topic_id: UUID, index: int, state: PartitionState, live: Set[int], unclean: bool
 ) -> PartitionChangeRecord | None:
+    if state.offline:
+        live = live - set(state.offline)
     leader = state.leader if state.leader in live else best_leader(state, live)
     isr = tuple(each for each in state.isr if each in live)
     eligible = None
@@ -138,7 +140,7 @@ def _elected(
         preferred = state.replicas[0]
         if state.leader == preferred:
             raise ElectionNotNeeded
-        if preferred not in live or preferred not in state.isr:
+        if best_leader(state, live) != preferred:
             raise PreferredLeaderNotAvailable
         return PartitionChangeRecord(topic.id, index, leader=preferred)
     if state.leader != NO_LEADER:

@@ -39,7 +39,7 @@ def _with_eligible(
     after = changed(state, record)
     eligible: tuple[int, ...] = ()
     if len(after.isr) < min(min_in_sync, len(after.replicas)):
-        had_all = {*state.isr, *state.eligible}.difference(after.isr)
+        had_all = {*state.isr, *state.eligible}.difference(after.isr, after.offline)
         eligible = tuple(each for each in after.replicas if each in had_all)
     return record if eligible == state.eligible else replace(record, eligible=eligible)
 

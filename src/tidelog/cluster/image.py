@@ -65,6 +65,9 @@ class PartitionState:
     """Replicas that a reassignment takes away when it is over."""
     eligible: tuple[int, ...] = ()
     """Replicas outside of the ISR that have every committed record (`eligible.py`)."""
+    offline: tuple[int, ...] = ()
+    """Replicas whose log directory has failed (`offline.py`).  Invariant: they do not lead, and are in no ISR that has
+    another member."""
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -326,6 +329,7 @@ class _Draft:
                 record.adding,
                 record.removing,
                 record.eligible,
+                record.offline,
             )
         )
         self._touch(record.topic_id, record.index)
@@ -366,15 +370,19 @@ class _Draft:
 
 def changed(state: PartitionState, record: PartitionChangeRecord) -> PartitionState:
     """A partition's state after `record`."""
+    replicas = state.replicas if record.replicas is None else record.replicas
+    offline = state.offline if record.offline is None else record.offline
     return PartitionState(
         leader=state.leader if record.leader is None else record.leader,
         leader_epoch=state.leader_epoch + (record.leader is not None),
         partition_epoch=state.partition_epoch + 1,
-        replicas=state.replicas if record.replicas is None else record.replicas,
+        replicas=replicas,
         isr=state.isr if record.isr is None else record.isr,
         adding=state.adding if record.adding is None else record.adding,
         removing=state.removing if record.removing is None else record.removing,
         eligible=state.eligible if record.eligible is None else record.eligible,
+        # A replica that is moved away and comes again begins anew, on another directory.
+        offline=tuple(each for each in offline if each in replicas) if offline else (),
     )
 
 
@@ -390,4 +398,5 @@ def _partition_record(topic_id: UUID, index: int, state: PartitionState) -> Part
         state.adding,
         state.removing,
         state.eligible,
+        state.offline,
     )

@@ -147,5 +147,7 @@ def _check_members(image: Image, state: PartitionState, broker_id: int, change: 
         broker = image.brokers.get(member)
         if broker is None or not broker.is_live:
             raise IneligibleReplica(f"broker {member} is fenced, stopping or not registered")
+        if member in state.offline:
+            raise IneligibleReplica(f"the log directory of broker {member} has failed")
         if epochs.get(member, -1) not in (-1, broker.epoch):
             raise IneligibleReplica(f"broker {member} has restarted since")

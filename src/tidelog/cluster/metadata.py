@@ -103,6 +103,7 @@ class PartitionRecord:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class PartitionChangeRecord:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     eligible: tuple[int, ...] | None = None
+    offline: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

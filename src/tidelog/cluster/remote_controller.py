@@ -4,7 +4,7 @@ Each of them may be asked twice, when an answer was lost: the controller knows w
 `NotController` when that broker is not the controller, and what `Peers.ask` raises.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import groupby
 from typing import cast
 from uuid import UUID
@@ -13,6 +13,7 @@ from tidelog.cluster.controller import Standing
 from tidelog.cluster.image import PartitionState
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.metadata import BrokerRecord
+from tidelog.cluster.offline import Place
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, NewTopic
@@ -31,6 +32,15 @@ from tidelog.protocol.messages.alter_partition import (
     BrokerState,
     PartitionData,
     TopicData,
+)
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    LOST,
+    UNASSIGNED,
+    AssignedPartitionData,
+    AssignedTopicData,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
 )
 from tidelog.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -187,6 +197,18 @@ class RemoteController:
         }
         return [self._outcome(each, told.get((each.topic_id, each.index))) for each in changes]
 
+    async def assign_directories(
+        self, broker_id: int, broker_epoch: int, *, lost: Set[Place], back: Set[Place]
+    ) -> None:
+        told = [(LOST, lost), (UNASSIGNED, back)]
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            directories=[_directory(each, places) for each, places in told if places],
+        )
+        answer = cast(AssignReplicasToDirsResponse, await self._ask(request))
+        _check(answer.error_code)
+
     async def _ask(self, request: Request, *, purpose: str = "control") -> Response:
         return await self._peers.ask(
             self._controller_id, request, purpose=purpose, timeout_ms=self._timeout_ms
@@ -249,6 +271,20 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         replication_factor=topic.replication_factor,
         configs=[
             CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
+
+
+def _directory(directory: UUID, places: Set[Place]) -> DirectoryData:
+    topics = groupby(sorted(places), lambda each: each[0])
+    return DirectoryData(
+        id=directory,
+        topics=[
+            AssignedTopicData(
+                topic_id=topic_id,
+                partitions=[AssignedPartitionData(partition_index=index) for _, index in group],
+            )
+            for topic_id, group in topics
         ],
     )
 

@@ -2,7 +2,7 @@
 
 .lock                               held while a broker runs on the directory
 meta.properties                     which broker of which cluster it belongs to
-.kafka_cleanshutdown                there only between a clean stop and the next start
+.kafka_cleanshutdown, .tidelog_boot what is known of the last life, see last_life.py
 recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 <topic>-<partition>/                the logs
 <topic>-<partition>.<id>-delete/    logs on their way out
@@ -11,7 +11,6 @@ recovery-point-offset-checkpoint …  offsets of every log, see checkpoints.py
 
 import contextlib
 import itertools
-import json
 import logging
 import math
 import os
@@ -21,7 +20,6 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from tidelog.errors import KafkaStorageError, StartError
-from tidelog.kernel import crc32c
 from tidelog.names import CLUSTER_METADATA, TopicPartition
 from tidelog.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -35,13 +33,12 @@ from tidelog.storage.checkpoints import (
     write_properties,
 )
 from tidelog.storage.files import AlreadyLocked, Files, Lock
+from tidelog.storage.last_life import NO_EPOCH, LastLife
 from tidelog.storage.log import Log
 
 LOCK = ".lock"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
-_CHECKSUM = "recoveryPointsCrc32c"
 
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _FILE_NAME_MAX = 255
@@ -57,6 +54,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.failure: KafkaStorageError | None = None
         """Why the directory is offline; None while it is not."""
+        self.last_life = LastLife(files, self.path)
         self.clean = False
         """Whether the last stop was clean, so that nothing need be scanned."""
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -86,19 +84,15 @@ class LogDirectory:
         self.recovery_points, recovery_known = self._read(RECOVERY_POINTS)
         self.log_start_offsets, starts_known = self._read(LOG_START_OFFSETS)
         self.high_watermarks, _ = self._read(HIGH_WATERMARKS)
-        marked = self._files.exists(self._in(CLEAN_SHUTDOWN))
-        if marked and not self._mark_fits():
+        mark_fits = self.last_life.read()
+        if mark_fits is False:
             _logger.warning(
                 "%s was changed after the last stop; the logs of %s are scanned instead",
                 self._in(RECOVERY_POINTS),
                 self.path,
             )
             self.recovery_points, recovery_known = {}, False
-        self.clean = marked and recovery_known and starts_known
-        if marked:
-            # From now on a crash is a crash.
-            self._files.remove(self._in(CLEAN_SHUTDOWN))
-            self._files.sync_directory(self.path)
+        self.clean = mark_fits is not None and recovery_known and starts_known
 
     def log_names(self) -> dict[TopicPartition, str]:
         """The logs found here, and their directories' names; leftovers of deletions are not among them."""
@@ -123,13 +117,21 @@ class LogDirectory:
 
     def retire(self, log: Log, ending: str = DELETE_SUFFIX) -> str:
         """Rename a log's directory so that it is no log any more; returns the new path."""
-        suffix = f".{uuid4().hex}{ending}"
-        name = str(log.topic_partition)[: _FILE_NAME_MAX - len(suffix)]
-        target = self._in(name + suffix)
+        target = self._retired_path(log.topic_partition, ending)
         self._files.rename(log.directory, target)
         log.moved_to(target)
         self.logs.pop(log.topic_partition, None)
         return target
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """The same for a log that was not opened, and is none of this broker's any more."""
+        target = self._retired_path(topic_partition, STRAY_SUFFIX)
+        self._files.rename(self.log_path(topic_partition), target)
+        return target
+
+    def epoch_with_everything(self, boot_id: str) -> int:
+        """The epoch of the broker's last life here, if all that it wrote is still there; else -1."""
+        return NO_EPOCH if self.failure else self.last_life.epoch_with_everything(boot_id)
 
     def checkpoints(self) -> Callable[[], None]:
         """The current offsets of all logs, to be written by calling the result, in a thread perhaps."""
@@ -164,8 +166,7 @@ class LogDirectory:
                 (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS), math.inf
             )
         if clean and self.failure is None:
-            mark = {"version": 0, "brokerEpoch": -1, _CHECKSUM: self._recovery_checksum()}
-            self._files.replace(self._in(CLEAN_SHUTDOWN), json.dumps(mark).encode())
+            self.last_life.end()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -181,21 +182,9 @@ class LogDirectory:
             log.failure = log.failure or self.failure
         return list(self.logs)
 
-    def _mark_fits(self) -> bool:
-        """Whether the recovery points are those of the clean stop; Kafka's own mark does not tell."""
-        try:
-            mark = json.loads(self._files.read(self._in(CLEAN_SHUTDOWN)))
-        except ValueError:
-            return True  # Kafka before 3.7 leaves an empty file
-        checksum = mark.get(_CHECKSUM) if isinstance(mark, dict) else None
-        return checksum is None or checksum == self._recovery_checksum()
-
-    def _recovery_checksum(self) -> int:
-        # After a clean stop a recovery point is taken for a log's end, and the file has no check of its own.
-        try:
-            return crc32c(self._files.read(self._in(RECOVERY_POINTS)))
-        except FileNotFoundError:
-            return 0
+    def _retired_path(self, topic_partition: TopicPartition, ending: str) -> str:
+        suffix = f".{uuid4().hex}{ending}"
+        return self._in(str(topic_partition)[: _FILE_NAME_MAX - len(suffix)] + suffix)
 
     def _sync_above(self) -> None:
         """Let a new directory survive a power cut, with those above it, which may be new as well."""

@@ -26,6 +26,7 @@ from tidelog.storage.config import LogConfig
 from tidelog.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
 from tidelog.storage.files import Files, will_pass
 from tidelog.storage.flusher import Flusher
+from tidelog.storage.last_life import NO_EPOCH
 from tidelog.storage.log import PRODUCER_EXPIRATION_MS, Log
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.progress import Progress
@@ -100,6 +101,17 @@ class LogManager:
         except StartError:
             self.release()
             raise
+
+    def last_epoch(self, boot_id: str) -> int:
+        """The broker epoch of the last life, if all that was written in it is here; -1 if something may be missing."""
+        epochs = {each.epoch_with_everything(boot_id) for each in self.directories}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
+
+    async def begin_life(self, boot_id: str, broker_epoch: int) -> None:
+        """The broker is registered under this epoch, and has told the cluster whether it lost anything before."""
+        for directory in self._usable():
+            begin = partial(directory.last_life.begin, boot_id, broker_epoch)
+            await self._in_thread(directory, begin)
 
     def close(self, *, clean: bool = True) -> bool:
         """Sync and close every log, write the checkpoints and the mark of a clean stop; blocking.
@@ -318,11 +330,10 @@ class LogManager:
         progress = self._progress = Progress(self._clock, len(names))
         for number, topic_partition in enumerate(names, 1):
             progress.begin(str(topic_partition), number)
-            if topic_partition in self._homes:
-                other = self._homes[topic_partition].path
-                raise StartError(
-                    f"{topic_partition} is in {directory.path} and in {other}: move one of them away"
-                )
+            if topic_partition in self._homes and not self._set_older_aside(
+                topic_partition, directory
+            ):
+                continue
             log = self._open(directory, topic_partition, config_for(topic_partition.topic))
             try:
                 log.topic_id = read_topic_id(self._files, log.directory)
@@ -332,6 +343,29 @@ class LogManager:
         directory.recovery_points.clear()
         directory.log_start_offsets.clear()
         self._progress = None
+
+    def _set_older_aside(self, topic_partition: TopicPartition, directory: LogDirectory) -> bool:
+        """A log is here and on another directory: set the one aside whose directory was away; whether that is the other one.
+
+        While a disk is away its replica may be moved away and come again, or be deleted and made anew.
+        """
+        other = self._homes[topic_partition]
+        here, there = directory.last_life.epoch, other.last_life.epoch
+        if here == there:
+            raise StartError(
+                f"{topic_partition} is in {directory.path} and in {other.path}: move one of them away"
+            )
+        if here > there:
+            path = self.set_aside(topic_partition)
+        else:
+            path = directory.set_aside(topic_partition)
+        _logger.warning(
+            "%s was away while %s was made anew; its old files are set aside, remove %s to have the room",
+            min(directory, other, key=lambda each: each.last_life.epoch).path,
+            topic_partition,
+            path,
+        )
+        return here > there
 
     def _create(
         self,
@@ -453,6 +487,8 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
         partitions = directory.fail(error)
+        for each in self.directories:
+            each.last_life.cast_doubt()
         failure = directory.failure
         assert failure is not None
         if partitions and self.on_offline is not None:

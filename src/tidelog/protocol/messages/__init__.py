@@ -77,6 +77,7 @@ MODULES = MappingProxyType(
         69: "consumer_group_describe",
         71: "get_telemetry_subscriptions",
         72: "push_telemetry",
+        73: "assign_replicas_to_dirs",
         74: "list_config_resources",
         75: "describe_topic_partitions",
     }
