@@ -44,6 +44,31 @@ def test_how_many(cli, numbers):
     assert cli("consume", numbers, "-o", 9, "-n", 5, "--timeout-ms", 300).ok().lines == ["9"]
 
 
+def test_so_many_are_those_that_are_there(cli, numbers, unique):
+    """Waiting at the end for others to write is not what `-n 1` asks for."""
+    assert cli("consume", numbers, "-n", 2).ok().lines == ["0", "1"]
+    assert cli("consume", numbers, "-n", 2, "-g", unique("group")).ok().lines == ["0", "1"]
+
+
+def test_an_offset_past_the_end_is_told(cli, numbers):
+    ran = cli("consume", numbers, "-o", 99)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--offset 99: {numbers}-0 ends at 10; `-o end` waits for what comes" in ran.err
+
+
+def test_who_has_seen_enough_is_no_failure(broker, cli, topic):
+    cli("produce", topic, stdin=b"x" * 99 + b"\n" + (b"y" * 99 + b"\n") * 20_000).ok()
+    command = f"{sys.executable} -m tidelog consume {topic} -b {broker.bootstrap}"
+    ran = subprocess.run(
+        ["bash", "-c", f"({command}; echo $? >&2) | head -n 1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert (ran.stdout, ran.stderr) == ("x" * 99 + "\n", "0\n")
+
+
 def test_until(cli, numbers):
     assert cli("consume", numbers, "--until", "1h").ok().out == ""
 

@@ -1,5 +1,13 @@
 """`tidelog topic`, as the manual's quick start uses it."""
 
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
 
 def test_create_list_describe_delete(cli, unique):
     name = unique("quick")
@@ -83,3 +91,42 @@ def test_what_is_done_can_be_told_as_json(cli, unique):
         {"deleted": first},
         {"deleted": second},
     ]
+
+
+def test_short_names(cli, unique):
+    name = unique("topic")
+    cli("topic", "create", "-t", name).ok()
+    assert name in cli("topic", "ls").ok().lines
+    cli("topic", "rm", name).ok()
+    assert name not in cli("topic", "list").ok().lines
+
+
+@pytest.mark.parametrize("words", [("delete",), ("trim", "--all")])
+def test_a_person_is_asked_before_everything_is_deleted(broker, cli, topic, words):
+    """At a real terminal; scripts are not asked."""
+    cli("produce", topic, stdin=b"a\n").ok()
+
+    def typed(answer: bytes, *more: str) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "tidelog", "topic", words[0], topic, *words[1:], *more]
+        os.write(ours, answer)
+        try:
+            ran = subprocess.run(
+                [*command, "-b", broker.bootstrap],
+                stdin=theirs,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        finally:
+            os.close(theirs)
+            os.close(ours)
+        return ran.returncode, ran.stderr
+
+    code, said = typed(b"\n")
+    assert code == 2
+    assert re.search(rf"Delete .*topic {topic}.*\? \[y/N\] .*nothing was deleted", said, re.DOTALL)
+    assert cli("consume", topic).ok().lines == ["a"]
+    assert typed(b"y\n")[0] == 0
+    assert cli("consume", topic).lines == []

@@ -5,6 +5,7 @@ Kafka's own option names are taken as well, where fingers know them.
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import SettingsError
@@ -76,7 +77,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_topics(parser: argparse.ArgumentParser, help: str = "a topic") -> None:
     """Topics by position, or Kafka's way with `--topic`."""
     parser.add_argument("names", metavar="TOPIC", nargs="*", help=help)
-    parser.add_argument("--topic", dest="more_names", action="append", help=argparse.SUPPRESS)
+    parser.add_argument("-t", "--topic", dest="more_names", action="append", help=argparse.SUPPRESS)
 
 
 def topics_of(arguments: argparse.Namespace) -> list[str]:
@@ -111,19 +112,37 @@ def pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
 def add_actions(
     parser: argparse.ArgumentParser, actions: "Sequence[tuple[str, str, str]]"
 ) -> dict[str, argparse.ArgumentParser]:
-    """One parser for each (name, help, example); the one that is called is `arguments.action`."""
+    """One parser for each (name, help, example); the one that is called is `arguments.action`, also by its short name."""
     made = {}
     branches = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text, example in actions:
         made[name] = branches.add_parser(
             name,
+            aliases=_SHORT.get(name, ()),
             help=text,
             description=text,
             epilog=f"example: {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,  # an option that comes later would change what a script means
         )
+        made[name].set_defaults(action=name)
     return made
+
+
+_SHORT = {"list": ("ls",), "delete": ("rm",)}
+"""What fingers type."""
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask on a terminal")
+
+
+def confirm(question: str, arguments: argparse.Namespace) -> bool:
+    """Whether to go on with what cannot be undone; only a person at a terminal is asked."""
+    if arguments.yes or not sys.stdin.isatty():
+        return True
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _missing(what: str) -> list[str]:

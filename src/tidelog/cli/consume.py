@@ -1,7 +1,7 @@
 """`tidelog consume TOPIC`: print messages, until told to stop or until there are no more.
 
 On a terminal it follows the topic; into a pipe or file it prints what there is and ends.  `-n` waits for so many.
-Where nothing else says where to start, it starts at the end if it follows, else at the beginning.
+Where nothing else says where to start, it starts at the end if it follows without end, else at the beginning.
 
 Absent: deserialisers, a schema registry.
 """
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = client_config(arguments)
     if arguments.group:
         config["group.id"] = arguments.group
-    if arguments.from_beginning or not _follows(arguments):
+    if not _starts_at_end(arguments):
         config.setdefault("auto.offset.reset", "earliest")
     if arguments.read_committed or arguments.isolation_level == "read_committed":
         config["isolation.level"] = "read_committed"
@@ -150,6 +150,13 @@ def _follows(arguments: argparse.Namespace) -> bool:
     return bool(waits) or sys.stdout.isatty()
 
 
+def _starts_at_end(arguments: argparse.Namespace) -> bool:
+    """Where nothing says where to start: who wants so many messages wants them now, not when others have written more."""
+    if arguments.from_beginning or not _follows(arguments):
+        return False
+    return bool(arguments.follow) or arguments.max_messages is None
+
+
 def _assign(
     consumer: "Consumer", config: dict[str, str], arguments: argparse.Namespace
 ) -> tuple[Ended, int]:
@@ -173,8 +180,7 @@ def _starts(
         return {tp: each if each >= 0 else ends[tp] for tp, each in found.items()}
     where = arguments.offset
     if where is None:
-        at_end = _follows(arguments) and not arguments.from_beginning
-        where = "end" if at_end else "beginning"
+        where = "end" if _starts_at_end(arguments) else "beginning"
     if where in ("end", "latest"):
         return ends
     begins = offsets_at(consumer, wanted, EARLIEST)
@@ -188,7 +194,10 @@ def _starts(
         ) from None
     if number < 0:
         return {tp: max(begins[tp], ends[tp] + number) for tp in wanted}
-    return dict.fromkeys(wanted, number)
+    short = [f"{tp} ends at {ends[tp]}" for tp in wanted if number > ends[tp]]
+    if short:
+        raise SettingsError(f"--offset {number}: {', '.join(short)}; `-o end` waits for what comes")
+    return {tp: max(begins[tp], number) for tp in wanted}
 
 
 def _group_end(consumer: "Consumer") -> Ended:

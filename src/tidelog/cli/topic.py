@@ -12,7 +12,9 @@ from tidelog.cli._options import (
     add_client_options,
     add_json,
     add_topics,
+    add_yes,
     client_config,
+    confirm,
     one_topic,
     pairs,
     some_topics,
@@ -65,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions["delete"].add_argument(
         "--if-exists", action="store_true", help="a topic that is not there is no error"
     )
+    for name in ("delete", "trim"):
+        add_yes(actions[name])
     more = actions["add-partitions"].add_mutually_exclusive_group(required=True)
     more.add_argument("-n", "--num", type=int, metavar="N", help="so many more")
     more.add_argument("--partitions", type=int, metavar="N", help="so many in all")
@@ -209,8 +213,12 @@ def _alter(admin: "Admin", arguments: argparse.Namespace) -> None:
 
 
 def _delete(admin: "Admin", arguments: argparse.Namespace) -> None:
+    names = some_topics(arguments)
+    what = f"topic {names[0]}" if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
+    if not confirm(f"Delete {what} with all records?", arguments):
+        raise SettingsError("nothing was deleted; y or --yes does it")
     with Report(as_json=arguments.json) as report:
-        for name in some_topics(arguments):
+        for name in names:
             try:
                 admin.delete_topics([name])
             except UnknownTopicOrPartition:
@@ -261,6 +269,8 @@ def _trim(admin: "Admin", arguments: argparse.Namespace) -> None:
             for tp in wanted
             if tp not in marks or marks[tp][0] < arguments.offset
         }
+    if arguments.all and not confirm(f"Delete all records of topic {name}?", arguments):
+        raise SettingsError("nothing was deleted; y or --yes does it")
     begins = sorted(admin.delete_records(before).items())
     rows = [(tp.topic, tp.partition, begin) for tp, begin in begins]
     if arguments.json:
