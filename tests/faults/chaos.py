@@ -1,9 +1,10 @@
-"""Chaos on real processes: three brokers, four kinds of clients, faults in random order, and the books at the end.
+"""Chaos on real processes: three brokers, five kinds of clients, faults in random order, and the books at the end.
 
     python tests/faults/chaos.py --metastore zookeeper --seconds 600 --seed 7
 
 Every client writes numbers with acks=all and idempotence to a topic of its own (three replicas, min.insync.replicas=2) and
-reads them with a group, in a process of its own.  A prober writes to every partition of another topic all the time: a fault is
+reads them with a group, in a process of its own; `transactional` is our client with transactions, whose aborted numbers nobody may
+see.  A prober writes to every partition of another topic all the time: a fault is
 over for it when all of them have acknowledged something that was sent after the fault began.  At the end every topic is
 read from its beginning and held against what the producers were acknowledged.
 
@@ -40,7 +41,7 @@ from tidelog import Admin, Producer, read  # noqa: E402
 from tidelog.errors import TidelogError  # noqa: E402
 from tidelog.testing.local_broker import BrokerDidNotStart, LocalBroker  # noqa: E402
 
-CLIENTS = ["confluent", "aiokafka", "kafka-python", "tidelog"]
+CLIENTS = ["confluent", "aiokafka", "kafka-python", "tidelog", "transactional"]
 BROKERS = 3
 PARTITIONS = 6
 PROBE = "probe"
@@ -51,6 +52,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "6",
     "replica.lag.time.max.ms": "5000",
     "log.cleaner.enable": "false",
 }
@@ -440,8 +442,10 @@ class Chaos:
 
     def _book(self, client: str) -> dict[str, int]:
         lines = self._journal("produce", client).read_text().splitlines()
-        acknowledged = [int(each) for each in lines if not each.startswith("!")]
-        table = read(client, bootstrap=self.bootstrap, columns=["partition", "offset", "value"])
+        acknowledged = [int(each) for each in lines if each.isdigit()]
+        aborted = [int(each[2:]) for each in lines if each.startswith("- ")]
+        columns = ["partition", "offset", "value"]
+        table = read(client, bootstrap=self.bootstrap, isolation="read_committed", columns=columns)
         rows = sorted(
             zip(
                 table["partition"].to_pylist(),
@@ -460,14 +464,16 @@ class Chaos:
         ]
         for fault in self.faults:
             first, last = fault.marks[client]
-            during = {int(each) for each in lines[first:last] if not each.startswith("!")}
+            during = {int(each) for each in lines[first:last] if each.isdigit()}
             _add(fault.books, "acknowledged", len(during))
             _add(fault.books, "lost", len(during.intersection(lost)))
             _add(fault.books, "duplicated", len(during.intersection(repeated)))
             _add(fault.books, "reordered", len(during.intersection(backwards)))
         return {
             "acknowledged": len(acknowledged),
-            "not acknowledged": len(lines) - len(acknowledged),
+            "not acknowledged": len(lines) - len(acknowledged) - len(aborted),
+            "aborted": len(aborted),
+            "aborted and seen": sum(each in times for each in aborted),
             "lost": len(lost),
             "duplicated": len(repeated),
             "reordered": len(backwards),
@@ -514,7 +520,7 @@ def bad(result: dict[str, Any]) -> list[str]:
     """What must not have happened."""
     wrong = []
     for client, book in result["clients"].items():
-        for name in ("lost", "duplicated", "reordered", "unseen by its group"):
+        for name in ("lost", "duplicated", "reordered", "aborted and seen", "unseen by its group"):
             if book[name]:
                 wrong.append(f"{client}: {book[name]} {name}")
         if not book["acknowledged"]:

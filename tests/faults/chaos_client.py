@@ -2,16 +2,20 @@
 
 Arguments: the role (produce or consume), the client to use, bootstrap addresses, the topic, a journal file, a file whose
 appearance ends a producer, and a consumer when `.read` is behind its name.  A producer notes each number when it is acknowledged, a consumer each number it sees; a line is a
-number, or `! ` and an error.  Nothing is set but what the role needs: acks=all and idempotence, or a group.
+number, `! ` and an error, or `- ` and a number whose transaction was aborted.  Nothing is set but what the role needs: acks=all and
+idempotence, a transactional id, or a group.
 """
 
 import asyncio
+import contextlib
 import sys
 import time
 from pathlib import Path
 from typing import Any, TextIO
 
 PAUSE_S = 0.004
+_IN_A_TRANSACTION = 5
+_ABORTED_EVERY = 7
 
 
 class Journal:
@@ -20,6 +24,9 @@ class Journal:
 
     def note(self, number: int) -> None:
         self._file.write(f"{number}\n")
+
+    def aborted(self, number: int) -> None:
+        self._file.write(f"- {number}\n")
 
     def failed(self, number: int, error: object) -> None:
         self._file.write(f"! {number} {error!r}\n")
@@ -195,7 +202,7 @@ def _settled(role: Role, number: int, done: Any) -> None:
     role.journal.note(number) if error is None else role.journal.failed(number, error)
 
 
-def consume_tidelog(role: Role) -> None:
+def consume_tidelog(role: Role, **more: str) -> None:
     from tidelog import Consumer
 
     with Consumer(
@@ -207,6 +214,52 @@ def consume_tidelog(role: Role) -> None:
         while not role.is_drained:
             for each in consumer.poll(max_records=500, timeout=0.2):
                 role.saw(each.value)
+
+
+class _ChangedItsMind(Exception):
+    """The transaction is to be aborted, though nothing failed."""
+
+
+def produce_transactional(role: Role) -> None:
+    """Transactions of a few numbers with our client; every seventh is aborted."""
+    from tidelog import Producer
+    from tidelog.errors import TidelogError, TransactionFailed
+
+    producer: Producer | None = None
+    count = 0
+    while not role.is_over:
+        count += 1
+        numbers = [role.next() for _ in range(_IN_A_TRANSACTION)]
+        try:
+            if producer is None:
+                producer = Producer(bootstrap_servers=role.bootstrap, transactional_id=role.topic)
+            with producer.transaction():
+                for _, key, value in numbers:
+                    producer.send(role.topic, value, key=key)
+                if count % _ABORTED_EVERY == 0:
+                    producer.flush()
+                    raise _ChangedItsMind
+            for number, _, _ in numbers:
+                role.journal.note(number)
+        except (TransactionFailed, _ChangedItsMind):
+            for number, _, _ in numbers:
+                role.journal.aborted(number)
+        except (
+            TidelogError
+        ) as error:  # it may be committed: the next producer ends it, one way or the other
+            for number, _, _ in numbers:
+                role.journal.failed(number, error)
+            if producer is not None:
+                with contextlib.suppress(TidelogError):
+                    producer.close()
+            producer = None
+        time.sleep(_IN_A_TRANSACTION * PAUSE_S)
+    if producer is not None:
+        producer.close()
+
+
+def consume_transactional(role: Role) -> None:
+    consume_tidelog(role, isolation_level="read_committed")
 
 
 def main() -> None:
