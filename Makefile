@@ -17,6 +17,7 @@
 #   make bench-quick    tidelog alone, in under three minutes, with the change since the last run
 #   make bench-parts    the benchmarks of single parts; one of them: make bench-parts BENCH=kernel ARGS="--seconds 0.1"
 #   make docs     write the generated reference pages again
+#   make constraints    write constraints.txt again, from the versions that are installed
 #   make clean    remove everything that the above have made, except ./data
 
 PYTHON ?= python3
@@ -32,11 +33,13 @@ FROM ?= 1
 BENCH ?= $(filter-out compare quick,$(basename $(notdir $(wildcard benchmarks/*.py))))
 WORKERS ?= 2
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# The versions that the tests have passed with.  Without them: make CONSTRAINTS= …
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos soak clean
+.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos soak clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -89,6 +92,10 @@ docs: .venv/installed
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/dashboard.py
 
+constraints: .venv/dev
+	@{ echo "# The versions that the tests have passed with; written by make constraints."; \
+	  $(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check; } > constraints.txt
+
 fuzz: .venv/dev
 	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz
 
@@ -121,7 +128,7 @@ clean:
 	@$(BIN)/python -c 'from tidelog.kernel import COMPILED; COMPILED or print("The kernel could not be compiled, so it is interpreted: everything works, but slower. With a C compiler: make clean run")'
 	@touch $@
 
-.venv/dev: .venv/installed pyproject.toml
+.venv/dev: .venv/installed pyproject.toml constraints.txt
 	@echo "Set-up, once: installing the tools for checks and tests into .venv"
 	@$(PIP) --upgrade "pip>=25.1"
 	@$(PIP) --group dev

@@ -1,4 +1,4 @@
-import crc32c as oracle
+import google_crc32c as oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,10 +24,10 @@ def test_known_values(kernel, data, expected):
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 3071, 3072, 3073, 6144, 9999, 100_003])
 def test_every_path_agrees_with_the_wheel(kernel, size):
     data = bytes((i * i + size) & 255 for i in range(size))
-    assert kernel.crc32c(data) == oracle.crc32c(data)
-    assert kernel.checksum.crc32c_by_tables(data) == oracle.crc32c(data)
+    assert kernel.crc32c(data) == oracle.value(data)
+    assert kernel.checksum.crc32c_by_tables(data) == oracle.value(data)
 
 
 @given(data=st.binary(max_size=5000), cut=st.integers(0, 5000))
 def test_it_can_be_continued(kernel, data, cut):
-    assert kernel.crc32c(data[cut:], kernel.crc32c(data[:cut])) == oracle.crc32c(data)
+    assert kernel.crc32c(data[cut:], kernel.crc32c(data[:cut])) == oracle.value(data)

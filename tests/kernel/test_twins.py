@@ -41,7 +41,7 @@ def test_the_environment_forces_the_sources(value, pure):
 def test_the_compiled_kernel_does_not_import_the_crc_wheel(kernel):
     if not kernel.COMPILED:
         pytest.skip("the interpreted twin needs it")
-    code = "import sys, tidelog.kernel as k; k.crc32c(b'x'); print('crc32c' in sys.modules)"
+    code = "import sys, tidelog.kernel as k; k.crc32c(b'x'); print('google_crc32c' in sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": ":".join(sys.path)},

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), the checksum of a v2 batch.
 
 Compiled, it uses the processor's own instruction where there is one (asked at run time) and tables where there
-is none; interpreted, it comes from the `crc32c` wheel, never from a loop in Python.
+is none; interpreted, it comes from the `google-crc32c` wheel, never from a loop in Python.
 """
 
 import tidelog.kernel.primitives as primitives

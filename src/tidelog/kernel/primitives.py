@@ -147,9 +147,9 @@ def copy(data: Data, pos: int, end: int) -> bytes:
 def checksum(data: Data, pos: int, end: int, value: int) -> int:
     """CRC-32C of the bytes from `pos` to `end`, continued from `value`."""
     # The wheel's import is slow, and the compiled kernel does not need it.
-    from crc32c import crc32c
+    from google_crc32c import extend
 
-    found: int = crc32c(memoryview(data)[pos:end], value)
+    found: int = extend(value, bytes(memoryview(data)[pos:end]))  # it takes nothing that may change
     return found
 
 
