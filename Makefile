@@ -8,7 +8,8 @@
 #   make demo     two clusters, front ends, a mirror, Spark loading a lake, and the audit of it all
 #   make spark-kills    loads on a Spark cluster whose driver and executors are killed, SPARK_KILLS (20) times
 #   make check    format, lint, types, layers
-#   make fuzz     malformed requests for FUZZ_SECONDS (300) instead of a few seconds
+#   make fuzz     malformed and hostile requests for FUZZ_SECONDS (300) instead of a few seconds
+#   make hostile  the table of what the worst request of each API costs
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
 #   make soak     SOAK_TRANSACTIONS (20000) on three real brokers, with our client and Java's, without kills and with them
@@ -39,7 +40,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check $(if $(CONSTR
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz simulate chaos soak clean
+.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz hostile simulate chaos soak clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -95,6 +96,9 @@ docs: .venv/installed
 constraints: .venv/dev
 	@{ echo "# The versions that the tests have passed with; written by make constraints."; \
 	  $(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check; } > constraints.txt
+
+hostile: .venv/dev
+	$(BIN)/python tests/fuzz/hostile_table.py $(ARGS)
 
 fuzz: .venv/dev
 	TIDELOG_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest -q -s tests/fuzz

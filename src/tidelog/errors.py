@@ -6,7 +6,7 @@ traceback and told to the client as `UnknownServerError`.  `TidelogError` is the
 errors and our own (settings, data directory, malformed bytes).
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class TidelogError(Exception):
@@ -65,6 +65,13 @@ class KafkaError(TidelogError):
     def __init__(self, message: str | None = None) -> None:
         self.message = message or self.text
         super().__init__(self.message)
+
+    def kept(self) -> Self:
+        """Itself without its traceback, to be kept in a list of outcomes.
+
+        The traceback refers to the frame that has the list: thousands of such cycles hold the loop when they are collected.
+        """
+        return self.with_traceback(None)
 
 
 class UnknownServerError(KafkaError):

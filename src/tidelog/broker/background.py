@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tidelog.errors import TidelogError
+from tidelog.network.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -16,14 +17,20 @@ _TOLD_AGAIN_SECONDS = 2.0
 class Background:
     """The broker's long-lived tasks."""
 
-    def __init__(self, failed: Callable[[str, BaseException], None] = lambda *_: None) -> None:
+    def __init__(
+        self,
+        failed: Callable[[str, BaseException], None] = lambda *_: None,
+        watchdog: Watchdog | None = None,
+    ) -> None:
         """`failed` hears of vital work that failed, with its name: what relies on it must not go on."""
+        self._watchdog = watchdog or Watchdog(lambda: 0.0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed = failed
 
     def run(self, name: str, work: Coroutine[Any, Any, None], *, vital: bool = False) -> None:
         """Keep `work` going; should it fail, the log has the reason."""
-        task = asyncio.create_task(work, name=name)
+        watched = self._watchdog.watched(work, lambda: name)
+        task = asyncio.create_task(watched, name=name)
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, vital=vital))
 

@@ -61,6 +61,7 @@ from tidelog.names import TopicPartition
 from tidelog.network.hub import Hub
 from tidelog.network.listener import Listener, OpenSocket, open_socket
 from tidelog.network.peer import Address
+from tidelog.network.watchdog import Watchdog
 from tidelog.quotas.quotas import Quotas
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
 from tidelog.storage.config import LogConfig
@@ -110,8 +111,9 @@ class Broker:
         self._settings = settings
         self._metastore = metastore or metastore_of(settings, self._clock)
         self._intercept = intercept
+        self._watchdog = Watchdog(self._clock.monotonic)
         self._ending = Ending(self.abort)
-        self._background = Background(self._ending.failed)
+        self._background = Background(self._ending.failed, self._watchdog)
         self._broker_id = settings.broker.broker_id
         self._listeners: list[Listener] = []
         self._hub: Hub | None = None
@@ -179,6 +181,7 @@ class Broker:
             await self._member.leave()
         await self._flusher.settle()
         await self.monitoring.close()
+        self._watchdog.close()
         clean = self._logs is None or await asyncio.to_thread(self._logs.close)
         await self._metastore.close()
         if clean:
@@ -203,6 +206,7 @@ class Broker:
         if self._member is not None:
             await self._member.leave()
         await self.monitoring.close()
+        self._watchdog.close()
         await self._flusher.settle()
         if self._logs is not None:
             self._logs.close(clean=False)
@@ -431,6 +435,7 @@ class Broker:
             ),
             fetch_sessions=FetchSessions(self._settings.broker.max_fetch_sessions, self._clock),
             quotas=Quotas(lambda: self._settings.quotas),
+            watchdog=self._watchdog,
             telemetry=cast("Telemetry", Late(self._make_telemetry)),
         )
 
@@ -524,6 +529,7 @@ class Broker:
             loop,
             serve_run=serving.serve_run,
             now=self._clock.monotonic,
+            watchdog=self._watchdog,
         )
         self._hub.admission.most = self._share.connections
         limits.start(self._hub, serving, services.image().access.limits, self._background)
@@ -571,6 +577,7 @@ class Broker:
             sock.close()
         await self.monitoring.close()
         await self._background.stop()
+        self._watchdog.close()
         if self._logs is not None:
             self._logs.release()
         with contextlib.suppress(MetastoreError):

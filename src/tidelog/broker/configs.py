@@ -163,7 +163,7 @@ async def alter_allowed(
             check_allowed(ctx, AclOperation.ALTER_CONFIGS, each.resource_type, each.name)
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     allowed = [each for each, error in zip(wanted, outcomes, strict=True) if error is None]
     altered = iter(await _alter(allowed, ctx.broker, validate_only=validate_only))
     return [next(altered) if error is None else error for error in outcomes]
@@ -207,7 +207,7 @@ def decide(
             records += _alter_one(image, settings, broker_id, each)
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     return records, outcomes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.authorizer import OPEN, Authorizer
+from tidelog.broker.authorizer import OPEN, Authorizer, Refused, refusal
 from tidelog.broker.late import Late
 from tidelog.broker.refusals import Refusals
 from tidelog.broker.request_times import Requests
@@ -16,6 +16,7 @@ from tidelog.clock import Clock
 from tidelog.cluster.partitions import Partitions
 from tidelog.dataclass import dataclass
 from tidelog.network.peer import Peer, Principal
+from tidelog.network.watchdog import Watchdog
 from tidelog.quotas.quotas import Mutations, Quotas
 from tidelog.security.acls import Operation, Resource
 
@@ -62,6 +63,8 @@ class Services:
     """Batches that may be tried again, and until then hold up those behind them."""
     requests: Requests = field(default_factory=Requests)
     """How many there were, and how long they took."""
+    watchdog: Watchdog = field(default_factory=lambda: Watchdog(lambda: 0.0))
+    """Measures who holds the loop."""
     authorizer: Authorizer = OPEN
     """Who may do what."""
     quotas: Quotas = field(default_factory=Quotas)
@@ -75,7 +78,7 @@ class Services:
 class Context:
     """One request: who asks, in which version, and what the broker has to serve it with."""
 
-    __slots__ = ("api_version", "broker", "client_id", "correlation_id", "peer")
+    __slots__ = ("_refused", "api_version", "broker", "client_id", "correlation_id", "peer")
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Context:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self._refused: Refused | None = None
 
     @property
     def principal(self) -> Principal:
@@ -98,11 +102,22 @@ class Context:
 
     def may(self, operation: Operation, resource: Resource, *, quietly: bool = False) -> bool:
         """Whether the peer may do this; `quietly` for who only leaves out what is not for its eyes."""
-        return self.broker.authorizer.may(self.peer, operation, resource, quietly=quietly)
+        allowed = self.broker.authorizer.may(self.peer, operation, resource, quietly=True)
+        if not allowed and not quietly:
+            if self._refused is None:
+                self._refused = Refused(self.peer)
+            self._refused.add(operation, resource)
+        return allowed
 
     def check(self, operation: Operation, resource: Resource) -> None:
         """Raise the authorisation error of the resource for who may not do this."""
-        self.broker.authorizer.check(self.peer, operation, resource)
+        if not self.may(operation, resource):
+            raise refusal(resource)
+
+    def tell_refused(self) -> None:
+        """The request is answered: what it was refused goes to the log."""
+        if self._refused is not None:
+            self._refused.tell()
 
     def mutations(self, *, strict: bool) -> Mutations:
         """What the peer may change in the cluster's metadata by this request."""

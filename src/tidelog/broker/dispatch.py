@@ -19,7 +19,7 @@ import importlib
 import inspect
 import logging
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import field
 from struct import Struct as Packer
 from typing import Any, Protocol, cast
@@ -32,8 +32,9 @@ from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, ProtocolError, UnknownServerError, UnsupportedVersion
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer
+from tidelog.network.watchdog import described
 from tidelog.protocol.codec import decode
-from tidelog.protocol.frame import encode_response
+from tidelog.protocol.frame import encode_large_response, encode_response
 from tidelog.protocol.headers import parse_request_header
 from tidelog.protocol.messages import MODULES
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -250,7 +251,11 @@ class Dispatcher:
             and not self._services.controller.is_active
             and not (handler.here is not None and handler.here(request))
         ):
-            return self._at_controller(handler, request, ctx, bytes(frame))
+            work = self._at_controller(handler, request, ctx, bytes(frame))
+            return self._watched(work, handler, ctx, len(frame))
+        if handler.is_async:
+            work = self._finish(handler, request, ctx)
+            return self._watched(work, handler, ctx, len(frame))
         return self._run(handler, request, ctx)
 
     def serve_run(
@@ -271,6 +276,15 @@ class Dispatcher:
             probe = Probe(produce, produce.next_sample(), now, peer.arrived_at, peer.arrived_at)
             return stop, cast(bytes | Deferred, probe.served(answers, peer, produce))
         return stop, answers
+
+    def _watched(
+        self, work: Coroutine[Any, Any, Ready], handler: Handler, ctx: Context, size: int
+    ) -> Coroutine[Any, Any, Ready]:
+        def describe() -> str:
+            told = described(handler.api_key, ctx.api_version, ctx.client_id, size)
+            return f"{told}, from {ctx.peer}"
+
+        return self._services.watchdog.watched(work, describe)
 
     def _measured(self, times: ApiTimes, peer: Peer, frame: memoryview) -> Answer:
         """Serve a request, and see how long it takes."""
@@ -308,8 +322,6 @@ class Dispatcher:
         return encode_response(told, 0, correlation_id)
 
     def _run(self, handler: Handler, request: Any, ctx: Context) -> Answer:
-        if handler.is_async:
-            return self._finish(handler, request, ctx)
         try:
             if not ctx.broker.authorizer.is_open:
                 handler.allow(request, ctx)
@@ -318,6 +330,8 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
             response = told(handler, request, error, ctx)
+        finally:
+            ctx.tell_refused()
         return encode_response(response, ctx.api_version, ctx.correlation_id)
 
     async def _at_controller(
@@ -340,7 +354,9 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001  (the root of the request)
             response = told(handler, request, error, ctx)
-        return encode_response(response, ctx.api_version, ctx.correlation_id)
+        finally:
+            ctx.tell_refused()
+        return await encode_large_response(response, ctx.api_version, ctx.correlation_id)
 
 
 def _client_id(frame: memoryview, length: int) -> str | None:

@@ -6,6 +6,7 @@ replica in the same rack, and is served there although this broker only follows 
 
 import logging
 
+from tidelog.broker.authorizer import Refused
 from tidelog.broker.context import Services
 from tidelog.broker.fetch_answer import Result, lay_out
 from tidelog.broker.fetch_sessions import Session, Wanted
@@ -97,13 +98,16 @@ class Reading:
         assert self.peer is not None
         may, topics = self.services.authorizer.may, self.services.partitions
         hidden: set[str | bytes] = set()
+        told = Refused(self.peer)
         for topic in {each.topic for each in self.wanted}:
             try:
                 name = topics.name_of(topic) if isinstance(topic, bytes) else topic
             except KafkaError:
                 continue  # there is no such topic: the answer says so
-            if not may(self.peer, Operation.READ, Resource.topic(name)):
+            if not may(self.peer, Operation.READ, Resource.topic(name), quietly=True):
                 hidden.add(topic)
+                told.add(Operation.READ, Resource.topic(name))
+        told.tell()
         self.hidden = frozenset(hidden)
 
     def read(self) -> None:

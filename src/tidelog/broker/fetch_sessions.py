@@ -21,6 +21,7 @@ from tidelog.errors import (
     InvalidFetchSessionEpoch,
 )
 from tidelog.kernel.requests import FetchTopics, ForgottenTopics
+from tidelog.protocol.messages.fetch import FetchRequest
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -164,6 +165,9 @@ class FetchSessions:
         self._sessions[session_id] = session
         session.used_ms = self._now_ms()
         session.update(topics, forgotten)
+        if len(session.wanted) > FetchRequest.most:
+            self._remove(session_id)
+            raise FetchSessionIdNotFound(f"a session has at most {FetchRequest.most} partitions")
         session.epoch = epoch + 1 if epoch < _LAST_EPOCH else 1
         return session
 

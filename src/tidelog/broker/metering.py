@@ -10,7 +10,6 @@ receiving, serving, and sending.  Brokers are not limited, nor are logins.
 While nobody is limited, `serve` is the dispatcher's own: it costs nothing.
 """
 
-import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from struct import Struct as Packer
@@ -177,7 +176,7 @@ class Metering:
         is_timed = (
             accounts is not None and accounts.request is not None and not _is_exempt(handler, peer)
         )
-        if not isinstance(answer, bytes) and inspect.iscoroutine(answer):
+        if not isinstance(answer, bytes) and isinstance(answer, Coroutine):
             if not is_timed and not mutates:
                 return answer
             return self._finish(peer, accounts if is_timed else None, handler, version, answer)

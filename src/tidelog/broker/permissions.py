@@ -83,5 +83,5 @@ def maybe_refused(ctx: Context, operation: Operation, resource: Resource) -> Kaf
     try:
         ctx.check(operation, resource)
     except KafkaError as error:
-        return error
+        return error.kept()
     return None

@@ -73,7 +73,7 @@ def elect(
             changes.append(_elected(image, live, kind, name, index))
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     return changes, outcomes
 
 

@@ -57,7 +57,7 @@ def alter(
         try:
             record, state = _altered(image, broker_id, change)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
             continue
         if record is not None:
             records.append(record)

@@ -59,7 +59,7 @@ def reassign(
                 records += [] if record is None else [record]
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     return records, outcomes
 
 

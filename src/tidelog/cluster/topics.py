@@ -104,7 +104,7 @@ def create(
                     f"one request may create {MAX_PARTITIONS_PER_REQUEST} partitions at most"
                 )
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
             continue
         budget -= len(replicas)
         folded[_folded(topic.name)] = topic.name
@@ -150,7 +150,7 @@ def grow(
             records += _growth(image, each)
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     return records, outcomes
 
 

@@ -17,7 +17,8 @@ where null records have start and end -1.  `decode_fetch` gives
      [(forgotten topic, [partition, …]), …],
      rack_id, cluster_id | None)
 
-where a topic is its name in version 12 and its id, 16 bytes, from 13 on, and directory_id is 16 bytes.
+where a topic is its name in version 12 and its id, 16 bytes, from 13 on, and directory_id is 16 bytes.  All arrays together
+may have `most` elements: what a few megabytes can ask for is otherwise a hundred times as large in memory.
 """
 
 import tidelog.kernel.primitives as primitives
@@ -35,9 +36,10 @@ FetchParts = tuple[
 ]
 
 _NO_DIRECTORY = bytes(16)
+_ANY = (1 << 62) - 1
 
 
-def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
+def decode_produce(frame: Buffer, pos: int, version: int, most: int = _ANY) -> ProduceParts:
     """The body of a Produce request of version 9 to 12 that begins at `pos`."""
     view = primitives.view(frame)
     data = primitives.start(view)
@@ -53,12 +55,14 @@ def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
     acks = primitives.i16(data, pos)
     timeout_ms = primitives.i32(data, pos + 2)
     topic_count, pos = _count(data, pos + 6, end)
+    left = _spend(most, topic_count)
     topics = []
     for _ in range(topic_count):
         size, pos = _text_size(data, pos, end)
         name = _text(data, pos, size)
         pos += size
         partition_count, pos = _count(data, pos, end)
+        left = _spend(left, partition_count)
         partitions = []
         for _ in range(partition_count):
             _need(pos, 4, end)
@@ -77,7 +81,7 @@ def decode_produce(frame: Buffer, pos: int, version: int) -> ProduceParts:
     return transactional_id, acks, timeout_ms, topics
 
 
-def decode_fetch(frame: Buffer, pos: int, version: int) -> FetchParts:
+def decode_fetch(frame: Buffer, pos: int, version: int, most: int = _ANY) -> FetchParts:
     """The body of a Fetch request of version 12 to 17 that begins at `pos`."""
     view = primitives.view(frame)
     data = primitives.start(view)
@@ -97,16 +101,20 @@ def decode_fetch(frame: Buffer, pos: int, version: int) -> FetchParts:
     session_id = primitives.i32(data, pos + 13)
     session_epoch = primitives.i32(data, pos + 17)
     topic_count, pos = _count(data, pos + 21, end)
+    left = _spend(most, topic_count)
     topics = []
     for _ in range(topic_count):
         topic, pos = _topic(data, pos, end, version)
-        partitions, pos = _fetch_partitions(data, pos, end, version)
+        partitions, pos = _fetch_partitions(data, pos, end, version, left)
+        left -= len(partitions)
         topics.append((topic, partitions))
     forgotten_count, pos = _count(data, pos, end)
+    left = _spend(left, forgotten_count)
     forgotten = []
     for _ in range(forgotten_count):
         topic, pos = _topic(data, pos, end, version)
-        indexes, pos = _indexes(data, pos, end)
+        indexes, pos = _indexes(data, pos, end, left)
+        left -= len(indexes)
         forgotten.append((topic, indexes))
     size, pos = _text_size(data, pos, end)
     rack_id = _text(data, pos, size)
@@ -133,9 +141,10 @@ def decode_fetch(frame: Buffer, pos: int, version: int) -> FetchParts:
 
 
 def _fetch_partitions(
-    data: primitives.Data, pos: int, end: int, version: int
+    data: primitives.Data, pos: int, end: int, version: int, left: int
 ) -> tuple[list[FetchPartition], int]:
     count, pos = _count(data, pos, end)
+    _spend(left, count)
     partitions = []
     for _ in range(count):
         _need(pos, 33, end)
@@ -159,8 +168,9 @@ def _fetch_partitions(
     return partitions, _skip_tags(data, pos, end)
 
 
-def _indexes(data: primitives.Data, pos: int, end: int) -> tuple[list[int], int]:
+def _indexes(data: primitives.Data, pos: int, end: int, left: int) -> tuple[list[int], int]:
     count, pos = _count(data, pos, end)
+    _spend(left, count)
     _need(pos, 4 * count, end)
     indexes = []
     for _ in range(count):
@@ -265,6 +275,13 @@ def _count(data: primitives.Data, pos: int, end: int) -> tuple[int, int]:
             f"an array claims {count - 1} elements where {end - pos} bytes are left"
         )
     return count - 1, pos
+
+
+def _spend(left: int, count: int) -> int:
+    """What is left of the elements that a request may have, after an array of `count`."""
+    if count > left:
+        raise ProtocolError(f"an array of {count} elements is more than one request may have")
+    return left - count
 
 
 def _need(pos: int, size: int, end: int) -> None:

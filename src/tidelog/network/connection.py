@@ -38,6 +38,7 @@ from .flow import (
 from .hub import Hub
 from .outbox import send_some
 from .peer import Peer, Probe
+from .watchdog import HELD_S
 
 _log = logging.getLogger(__name__)
 _LENGTH = Packer(">i")
@@ -347,6 +348,8 @@ class Connection:
         run = self._hub.serve_run if largest >= RUN_FRAME_BYTES else None
         answer: Answer
         pos = owed = 0
+        now = self._hub.watchdog.now
+        began = now()
         self._serving = True
         try:
             while end - pos >= _LENGTH_BYTES:
@@ -391,6 +394,9 @@ class Connection:
             return
         finally:
             self._serving = False
+            took = now() - began
+            if took > HELD_S:
+                self._hub.watchdog.note_frames(took, peer, buffer[: max(pos, min(end, 64))])
         if self._holding and pos and not self._muted:
             self._release()
         if not self._closed:

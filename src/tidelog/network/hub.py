@@ -11,6 +11,7 @@ from .answer import Answer, Deferred
 from .config import NetworkConfig
 from .flow import RECEIVE_BYTES, SEND_BYTES, Admission, Arrivals, Buffers, MemoryBound
 from .peer import Peer
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -45,9 +46,11 @@ class Hub:
         *,
         serve_run: ServeRun | None = None,
         now: Callable[[], float] | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         """`now` tells the time, in seconds that only grow; without it the loop does."""
         self.now = now or loop.time
+        self.watchdog = watchdog or Watchdog(self.now)
         self.arrived_at = 0.0
         """When the loop turned to what has come and is not answered yet."""
         self.accepted = 0

@@ -8,7 +8,7 @@ Headers and frames are in `headers.py` and `frame.py`.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -55,6 +55,16 @@ def encoder(cls: type[Message], version: int) -> Callable[[Any, bytearray], None
     from .encoder import compile_encoder
 
     return compile_encoder(cls, _checked(cls, version), version in cls.flexible)
+
+
+@cache
+def stepwise_encoder(
+    cls: type[Message], version: int
+) -> Callable[[Any, bytearray], Iterator[None]]:
+    """As `encoder`, a generator that stops every so often, for answers that may be very large."""
+    from .encoder import compile_stepwise_encoder
+
+    return compile_stepwise_encoder(cls, _checked(cls, version), version in cls.flexible)
 
 
 @cache

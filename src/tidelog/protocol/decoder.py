@@ -1,7 +1,7 @@
 """Writes the source of `decode(buf, pos)` for one struct at one version.
 
 A length is checked against the bytes that are left before anything is made from it, so a forged one costs
-nothing.  What runs off the end raises `IndexError` or `struct.error`; `codec.decode` turns both, and bad
+nothing; and the arrays of a request against what it may have of elements (`Request.most`), so that a true one costs little.  What runs off the end raises `IndexError` or `struct.error`; `codec.decode` turns both, and bad
 UTF-8, into `ProtocolError`.
 """
 
@@ -14,7 +14,7 @@ from uuid import UUID
 from tidelog.errors import ProtocolError
 from tidelog.kernel import read_uvarint
 
-from .schema import Field, Struct, Wire, element_of, struct_of, wire_of
+from .schema import Field, Request, Struct, Wire, element_of, struct_of, wire_of
 from .source import Source
 
 
@@ -31,6 +31,9 @@ def compile_decoder(
         "ProtocolError": ProtocolError,
     }
     source.put("end = len(buf)")
+    if issubclass(cls, Request):
+        source.most = cls.most
+        source.put(f"left = {cls.most}")
     source.struct(cls, "msg")
     source.put("return msg, pos")
     return source.compile("def decode(buf, pos):", f"decode {cls.__qualname__}")
@@ -43,6 +46,9 @@ def uuid_of(raw: bytes) -> UUID:
 
 
 class _Decoder(Source):
+    most: int | None = None
+    """Elements that all arrays may have together; None for any number."""
+
     def struct(self, cls: type[Struct], at: str) -> None:
         plain, tagged = self.split(cls)
         self.put(f"{at} = new({self.const(cls.__name__, cls)})")
@@ -93,6 +99,10 @@ class _Decoder(Source):
 
     def _array(self, element: Any, target: str, nullable: bool) -> None:
         n = self._length("i", nullable, self._least_bytes(element))
+        if self.most is not None:
+            self.put(f"left -= {n}")
+            with self.block("if left < 0:"):
+                self.put(f"raise ProtocolError('more than {self.most} elements in one request')")
         items, item = self.fresh("items"), self.fresh("item")
         self.put(f"{items} = None if {n} < 0 else []" if nullable else f"{items} = []")
         wire = wire_of(element)

@@ -1,10 +1,11 @@
 """Writes the source of `encode(msg, out)` for one struct at one version.
 
 Version tests, compactness and nullability are settled here, once; neighbouring fixed-width fields become one
-`struct` call.
+`struct` call.  With `steps` it is a generator that stops every so often: an answer may be so large that others must have
+their turn while it is laid out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import pack
 from typing import Any
 
@@ -12,6 +13,9 @@ from tidelog.kernel import write_uvarint
 
 from .schema import Field, Struct, Wire, element_of, struct_of, wire_of
 from .source import Source
+
+_ELEMENTS_A_STEP = 1000
+"""About a millisecond."""
 
 
 def compile_encoder(
@@ -25,7 +29,22 @@ def compile_encoder(
     return source.compile("def encode(msg, out):", f"encode {cls.__qualname__}")
 
 
+def compile_stepwise_encoder(
+    cls: type[Struct], version: int, flexible: bool
+) -> Callable[[Any, bytearray], Iterator[None]]:
+    """As `compile_encoder`, but it yields after every so many elements."""
+    source = _Encoder(version, flexible)
+    source.names |= {"write_uvarint": write_uvarint, "pack": pack}
+    source.steps = True
+    source.put(f"left = {_ELEMENTS_A_STEP}")
+    source.struct(cls, "msg")
+    source.put("if False: yield")  # a generator even where there is no array
+    return source.compile("def encode(msg, out):", f"encode {cls.__qualname__} in steps")
+
+
 class _Encoder(Source):
+    steps = False
+
     def struct(self, cls: type[Struct], at: str) -> None:
         plain, tagged = self.split(cls)
         run: list[tuple[str, str]] = []
@@ -67,6 +86,10 @@ class _Encoder(Source):
             return
         with self.block(f"for {item} in {items} or ():" if nullable else f"for {item} in {items}:"):
             self._value(element, item, False)
+            if self.steps:
+                self.put("left -= 1")
+                with self.block("if left < 0:"):
+                    self.put(f"left = {_ELEMENTS_A_STEP}", "yield")
 
     def _nullable_struct(self, struct: type[Struct], value: str) -> None:
         # A nullable struct is led by one byte: -1 for null, 1 for what follows (KIP-893).

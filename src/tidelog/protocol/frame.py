@@ -4,12 +4,13 @@ The broker reads requests with `headers.parse_request_header` and `codec.decode`
 `encode_response`; a client does the reverse with `encode_request` and `decode_response`.
 """
 
+import asyncio
 from struct import Struct as Packer
 from typing import TypeVar
 
 from tidelog.errors import ProtocolError
 
-from .codec import decode, encode_into
+from .codec import decode, encode_into, stepwise_encoder
 from .headers import encode_request_header, parse_response_header, response_header
 from .schema import Request, Response
 
@@ -24,6 +25,15 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
     out = bytearray(LENGTH_BYTES)
     out += response_header(response.api_key, version, correlation_id)
     encode_into(response, version, out)
+    return _measured(out)
+
+
+async def encode_large_response(response: Response, version: int, correlation_id: int) -> bytearray:
+    """As `encode_response`; others have their turn while a large answer is laid out."""
+    out = bytearray(LENGTH_BYTES)
+    out += response_header(response.api_key, version, correlation_id)
+    for _ in stepwise_encoder(type(response), version)(response, out):
+        await asyncio.sleep(0)
     return _measured(out)
 
 

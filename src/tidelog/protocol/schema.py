@@ -200,16 +200,22 @@ class Message(Struct):
 
 
 class Request(Message):
-    """A message to a broker.  `response` is the class of its answer."""
+    """A message to a broker.  `response` is the class of its answer.
+
+    It comes from a stranger, so what it can make the broker build is bounded: `most` says how many elements all its arrays
+    may have together, which is far more than a client has use for.
+    """
 
     api_key: ClassVar[int]
     response: ClassVar[type["Response"]]
+    most: ClassVar[int]
 
     def __init_subclass__(
-        cls, *, api_key: int = -1, versions: str = "", flexible: str = "none"
+        cls, *, api_key: int = -1, versions: str = "", flexible: str = "none", most: int = 50_000
     ) -> None:
         super().__init_subclass__(versions=versions, flexible=flexible)
         cls.api_key = api_key
+        cls.most = most
 
 
 class Response(Message):

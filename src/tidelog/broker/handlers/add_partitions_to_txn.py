@@ -9,6 +9,7 @@ from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import CLUSTER_ACTION, WRITE, by_item, maybe_refused
 from tidelog.broker.transaction_errors import as_known
+from tidelog.broker.turns import Turns
 from tidelog.coordination.transactions.transaction import Identity, Place
 from tidelog.errors import (
     InvalidTxnState,
@@ -48,7 +49,7 @@ async def add_partitions_to_txn(
                     transactional_id=each.transactional_id,
                     topic_results=_told(each.topics, await _add(each, ctx)),
                 )
-                for each in request.transactions
+                async for each in Turns().over(request.transactions)
             ]
         )
     only = AddPartitionsToTxnTransaction(

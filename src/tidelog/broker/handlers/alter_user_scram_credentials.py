@@ -48,12 +48,12 @@ async def alter_user_scram_credentials(
             try:
                 records.setdefault(user, []).append(_deletion(image, user, number))
             except KafkaError as error:
-                outcomes[user] = error
+                outcomes[user] = error.kept()
         for each in request.upsertions:
             try:
                 records.setdefault(each.name, []).append(_upsertion(each))
             except KafkaError as error:
-                outcomes[each.name] = error
+                outcomes[each.name] = error.kept()
         for user in twice:
             outcomes[user] = DuplicateResource(f"user {user} is altered twice in the request")
         # A user is altered as asked, or not at all.

@@ -8,6 +8,7 @@ from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.operations import authorized_operations
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError, TopicAuthorizationFailed
 from tidelog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -21,7 +22,9 @@ from tidelog.security.acls import Resource
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, ctx: Context
 ) -> ConsumerGroupDescribeResponse:
-    found = [await _describe(group_id, ctx) for group_id in request.group_ids]
+    # A group is described once, however often it is asked for: its members can be many.
+    asked = dict.fromkeys(request.group_ids)
+    found = [await _describe(group_id, ctx) async for group_id in Turns().over(asked)]
     if request.include_authorized_operations:
         for each in found:
             if not each.error_code:

@@ -8,6 +8,7 @@ from tidelog.broker.acl_messages import acl_of
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import ALTER, by_item
+from tidelog.broker.turns import Turns
 from tidelog.cluster.access import acl_record
 from tidelog.cluster.image import Image
 from tidelog.cluster.metadata import Record
@@ -23,7 +24,7 @@ from tidelog.security.acls import CLUSTER, Acl
 
 @handles(CreateAclsRequest, "0-3", allow=by_item, controller=True)
 async def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
-    wanted = [_made(each, ctx) for each in request.creations]
+    wanted = [_made(each, ctx) async for each in Turns().over(request.creations)]
 
     def decide(image: Image) -> tuple[list[Record], None]:
         known = image.access.acls
@@ -46,4 +47,4 @@ def _made(each: AclCreation, ctx: Context) -> Acl | KafkaError:
         ctx.check(ALTER, CLUSTER)
         return acl_of(each)
     except KafkaError as error:
-        return error
+        return error.kept()

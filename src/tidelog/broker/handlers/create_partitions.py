@@ -77,7 +77,7 @@ def _pay(
         try:
             mutations.take(_count(each, ctx))
         except ThrottlingQuotaExceeded as error:
-            refused[each.name] = error
+            refused[each.name] = error.kept()
     return refused
 
 

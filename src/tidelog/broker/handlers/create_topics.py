@@ -47,7 +47,7 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
                 ctx.check(CREATE, Resource.topic(topic.name))
             wanted[topic.name] = _wanted(topic)
         except KafkaError as error:
-            outcomes[topic.name] = error
+            outcomes[topic.name] = error.kept()
     mutations = ctx.mutations(strict=ctx.api_version >= _REFUSES_SINCE)
     if not request.validate_only:
         outcomes |= _pay(wanted, mutations, ctx)
@@ -72,7 +72,7 @@ def _pay(
         try:
             mutations.take(_count(topic, ctx))
         except ThrottlingQuotaExceeded as error:
-            refused[name] = error
+            refused[name] = error.kept()
     return refused
 
 

@@ -6,6 +6,7 @@ Versions: 1 throttles; 2 is flexible.  Absent: nothing.
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DELETE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.delete_groups import (
     DeletableGroupResult,
@@ -18,7 +19,9 @@ from tidelog.security.acls import Resource
 @handles(DeleteGroupsRequest, "0-2", allow=by_item)
 async def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
-        results=[await _delete(group_id, ctx) for group_id in request.groups_names]
+        results=[
+            await _delete(group_id, ctx) async for group_id in Turns().over(request.groups_names)
+        ]
     )
 
 

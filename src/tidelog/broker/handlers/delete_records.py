@@ -10,6 +10,7 @@ import asyncio
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DELETE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidTopicException,
@@ -36,10 +37,11 @@ _Deletion = tuple[Partition, "asyncio.Future[None] | None"]
 
 @handles(DeleteRecordsRequest, "0-2", allow=by_item)
 async def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
+    turns = Turns()
     outcomes = {
         (topic.name, each.partition_index): _delete(topic.name, each, ctx)
-        for topic in request.topics
-        for each in topic.partitions
+        async for topic in turns.over(request.topics)
+        async for each in turns.over(topic.partitions)
     }
     waiting = [each[1] for each in outcomes.values() if isinstance(each, tuple) and each[1]]
     if waiting:
@@ -75,7 +77,7 @@ def _delete(topic: str, wanted: DeleteRecordsPartition, ctx: Context) -> _Deleti
             )
         return partition, partition.delete_records(offset)
     except KafkaError as error:
-        return error
+        return error.kept()
 
 
 def _result(index: int, outcome: _Deletion | KafkaError) -> DeleteRecordsPartitionResult:

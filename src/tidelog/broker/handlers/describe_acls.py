@@ -16,7 +16,7 @@ from tidelog.protocol.messages.describe_acls import (
 
 
 @handles(DescribeAclsRequest, "0-3", allow=cluster(DESCRIBE))
-def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
+async def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
     wanted = filter_of(request)
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
     for acl in ctx.broker.image().access.acls:

@@ -21,7 +21,7 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
 @handles(DescribeClientQuotasRequest, "0-1", allow=cluster(DESCRIBE_CONFIGS))
-def describe_client_quotas(
+async def describe_client_quotas(
     request: DescribeClientQuotasRequest, ctx: Context
 ) -> DescribeClientQuotasResponse:
     asked = {each.entity_type: each for each in request.components}

@@ -9,6 +9,7 @@ from tidelog.broker.configs import Described, ResourceType, check_allowed, check
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE_CONFIGS, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,12 +23,21 @@ from tidelog.protocol.messages.describe_configs import (
 _DYNAMIC_BROKER_LOGGER = 6
 """As Kafka numbers sources (DescribeConfigsResponse.ConfigSource)."""
 _STRING = 2
+_A_TURN = 10
+"""Resources that are described before others have their turn."""
 
 
 @handles(DescribeConfigsRequest, "1-4", allow=by_item)
-def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
+async def describe_configs(
+    request: DescribeConfigsRequest, ctx: Context
+) -> DescribeConfigsResponse:
+    # The same is told once, however often it is asked for: every resource has many settings.
+    asked = {
+        (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
+        for each in request.resources
+    }
     return DescribeConfigsResponse(
-        results=[_result(resource, request, ctx) for resource in request.resources]
+        results=[_result(each, request, ctx) async for each in Turns(_A_TURN).over(asked.values())]
     )
 
 
@@ -49,7 +59,8 @@ def _result(
             resource_name=name,
         )
     # KafkaJS and others send an empty list where they mean all.
-    asked = [each for each in found if not keys or each.name in keys]
+    wanted = frozenset(keys or ())
+    asked = [each for each in found if not wanted or each.name in wanted]
     return DescribeConfigsResult(
         error_message=None,
         resource_type=kind,
@@ -62,6 +73,7 @@ def _levels(
     name: str, keys: list[str] | None, request: DescribeConfigsRequest, ctx: Context
 ) -> DescribeConfigsResult:
     check_broker(name, ctx.broker.broker_id)
+    wanted = frozenset(keys or ())
     return DescribeConfigsResult(
         error_message=None,
         resource_type=ResourceType.BROKER_LOGGER,
@@ -79,7 +91,7 @@ def _levels(
                 documentation=None,
             )
             for logger, level in loggers.levels().items()
-            if not keys or logger in keys
+            if not wanted or logger in wanted
         ],
     )
 

@@ -8,6 +8,7 @@ from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.operations import authorized_operations
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import GroupIdNotFound, KafkaError
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -21,7 +22,9 @@ _NOT_FOUND_FROM = 6
 
 @handles(DescribeGroupsRequest, "0-6", allow=by_item)
 async def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
-    found = [await _describe(group_id, ctx) for group_id in request.groups]
+    # A group is described once, however often it is asked for: its members can be many.
+    asked = dict.fromkeys(request.groups)
+    found = [await _describe(group_id, ctx) async for group_id in Turns().over(asked)]
     if request.include_authorized_operations:
         for each in found:
             if not each.error_code:

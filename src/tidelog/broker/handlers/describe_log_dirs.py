@@ -23,7 +23,9 @@ _UNKNOWN = -1
 
 
 @handles(DescribeLogDirsRequest, "1-4", allow=cluster(DESCRIBE))
-def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
+async def describe_log_dirs(
+    request: DescribeLogDirsRequest, ctx: Context
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {each.topic: set(each.partitions) for each in request.topics}

@@ -6,6 +6,7 @@ Version 0.  Absent: nothing.
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import READ, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -18,18 +19,21 @@ from tidelog.security.acls import Resource
 
 
 @handles(DescribeProducersRequest, "0", allow=by_item)
-def describe_producers(
+async def describe_producers(
     request: DescribeProducersRequest, ctx: Context
 ) -> DescribeProducersResponse:
+    turns = Turns()
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(topic.name, index, ctx) for index in topic.partition_indexes
+                    # Once, however often it is asked for: its producers can be many.
+                    _partition(topic.name, index, ctx)
+                    async for index in turns.over(dict.fromkeys(topic.partition_indexes))
                 ],
             )
-            for topic in request.topics
+            async for topic in turns.over(request.topics)
         ]
     )
 

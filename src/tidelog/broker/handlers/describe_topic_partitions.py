@@ -11,6 +11,7 @@ from tidelog.broker.dispatch import handles
 from tidelog.broker.operations import authorized_operations
 from tidelog.broker.permissions import DESCRIBE, by_item
 from tidelog.broker.topic_state import visible_state
+from tidelog.broker.turns import Turns
 from tidelog.cluster.image import NO_LEADER, Topic
 from tidelog.errors import (
     NONE,
@@ -35,7 +36,7 @@ _MOST_PARTITIONS = 2000
 
 
 @handles(DescribeTopicPartitionsRequest, "0", allow=by_item)
-def describe_topic_partitions(
+async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, ctx: Context
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.broker.image()
@@ -48,7 +49,7 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
     room = max(1, min(request.response_partition_limit, _MOST_PARTITIONS))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
+    async for name in Turns().over(names):
         if room == 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)

@@ -6,6 +6,7 @@ Version 0.  Absent: nothing.
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -21,7 +22,11 @@ async def describe_transactions(
     request: DescribeTransactionsRequest, ctx: Context
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[await _described(each, ctx) for each in request.transactional_ids]
+        # Each is told once, however often it is asked for: its partitions can be many.
+        transaction_states=[
+            await _described(each, ctx)
+            async for each in Turns().over(dict.fromkeys(request.transactional_ids))
+        ]
     )
 
 

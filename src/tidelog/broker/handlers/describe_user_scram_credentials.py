@@ -3,6 +3,8 @@
 Version 0.  Absent: nothing.
 """
 
+from collections import Counter
+
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE, cluster
@@ -16,7 +18,7 @@ from tidelog.protocol.messages.describe_user_scram_credentials import (
 
 
 @handles(DescribeUserScramCredentialsRequest, "0", allow=cluster(DESCRIBE))
-def describe_user_scram_credentials(
+async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, ctx: Context
 ) -> DescribeUserScramCredentialsResponse:
     known: dict[str, list[CredentialInfo]] = {}
@@ -26,10 +28,10 @@ def describe_user_scram_credentials(
         known.setdefault(user, []).append(
             CredentialInfo(mechanism=mechanism.value, iterations=credential.iterations)
         )
-    asked = [each.name for each in request.users or ()] or sorted(known)
+    asked = Counter([each.name for each in request.users or ()] or sorted(known))
     return DescribeUserScramCredentialsResponse(
         error_message=None,
-        results=[_result(user, known, asked.count(user) > 1) for user in dict.fromkeys(asked)],
+        results=[_result(user, known, times > 1) for user, times in asked.items()],
     )
 
 

@@ -16,7 +16,7 @@ from tidelog.errors import (
 )
 from tidelog.network.peer import Address, Peer, Principal
 from tidelog.protocol.codec import decode
-from tidelog.protocol.frame import LENGTH_BYTES, encode_response
+from tidelog.protocol.frame import LENGTH_BYTES, encode_large_response
 from tidelog.protocol.headers import parse_request_header
 from tidelog.protocol.messages.envelope import (
     DefaultPrincipalData,
@@ -53,7 +53,9 @@ async def envelope(request: EnvelopeRequest, ctx: Context) -> EnvelopeResponse:
         raise  # it is to be asked again elsewhere
     except Exception as error:  # noqa: BLE001  (the root of the request)
         response = told(handler, inner, error, client)
-    answer = encode_response(response, header.api_version, header.correlation_id)
+    finally:
+        client.tell_refused()
+    answer = await encode_large_response(response, header.api_version, header.correlation_id)
     return EnvelopeResponse(response_data=bytes(answer[LENGTH_BYTES:]))
 
 

@@ -33,7 +33,10 @@ _BY_ID = 13
 def fetch(
     services: Services, peer: Peer, frame: memoryview, version: int, correlation_id: int, pos: int
 ) -> Answer:
-    decoded = (decode_fetch if version >= _FIRST_FAST else _decode_old)(frame, pos, version)
+    if version >= _FIRST_FAST:
+        decoded = decode_fetch(frame, pos, version, FetchRequest.most)
+    else:
+        decoded = _decode_old(frame, pos, version)
     replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation = decoded[:6]
     session_id, session_epoch, topics, forgotten, rack, _ = decoded[6:]
     guarded = not services.authorizer.is_open

@@ -7,6 +7,7 @@ from tidelog.broker.addresses import address_of
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from tidelog.network.peer import Address
 from tidelog.protocol.messages.find_coordinator import (
@@ -25,7 +26,10 @@ async def find_coordinator(
     request: FindCoordinatorRequest, ctx: Context
 ) -> FindCoordinatorResponse:
     if ctx.api_version >= _BATCHED_FROM:
-        found = [await _find(key, request.key_type, ctx) for key in request.coordinator_keys]
+        found = [
+            await _find(key, request.key_type, ctx)
+            async for key in Turns().over(request.coordinator_keys)
+        ]
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(request.key, request.key_type, ctx)
     return FindCoordinatorResponse(

@@ -49,7 +49,7 @@ async def incremental_alter_configs(
                 good.append(len(outcomes))
             outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.kept())
     if wanted:
         altered = await alter_allowed(wanted, ctx, validate_only=request.validate_only)
         for position, outcome in zip(good, altered, strict=True):

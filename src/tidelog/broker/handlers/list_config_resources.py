@@ -17,7 +17,7 @@ from tidelog.protocol.messages.list_config_resources import (
 
 
 @handles(ListConfigResourcesRequest, "0-1", allow=cluster(DESCRIBE_CONFIGS))
-def list_config_resources(
+async def list_config_resources(
     request: ListConfigResourcesRequest, ctx: Context
 ) -> ListConfigResourcesResponse:
     asked = set(request.resource_types)

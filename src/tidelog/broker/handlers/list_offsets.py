@@ -11,6 +11,7 @@ before it is committed: else the end of the partition would seem to go back (KIP
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.cluster.partition import Partition
 from tidelog.errors import (
     InvalidRequest,
@@ -47,7 +48,8 @@ _LOG_END = -1
 
 
 @handles(ListOffsetsRequest, "1-10", allow=by_item)
-def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsResponse:
+async def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsResponse:
+    turns = Turns()
     seen: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for each in topic.partitions:
@@ -65,10 +67,10 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsRespon
                         ctx,
                         repeated=seen[topic.name, each.partition_index] > 1,
                     )
-                    for each in topic.partitions
+                    async for each in turns.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in turns.over(request.topics)
         ]
     )
 

@@ -11,6 +11,7 @@ from tidelog.broker.dispatch import handles
 from tidelog.broker.operations import NOT_ASKED, authorized_operations, cluster_operations
 from tidelog.broker.permissions import CREATE, DESCRIBE, by_item
 from tidelog.broker.topic_state import visible_state
+from tidelog.broker.turns import Turns
 from tidelog.cluster.image import NO_LEADER, Topic
 from tidelog.errors import (
     NONE,
@@ -37,17 +38,20 @@ from tidelog.security.acls import CLUSTER, Resource
 @handles(MetadataRequest, "0-13", allow=by_item)
 async def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse:
     image = ctx.broker.image()
+    turns = Turns()
     wanted = request.topics
     operations = request.include_topic_authorized_operations
     if wanted is None or (not wanted and ctx.api_version == 0):
         topics = [
             _found(topic, operations, ctx)
-            for topic in image.topics.values()
+            async for topic in turns.over(image.topics.values())
             if ctx.may(DESCRIBE, Resource.topic(topic.name), quietly=True)
         ]
     else:
-        failed = await _create_missing(request, wanted, ctx)
-        topics = [_answer(each, failed, operations, ctx) for each in wanted]
+        # A topic is told once, however often it is asked for: its partitions can be many.
+        wanted = list({(each.name, each.topic_id): each for each in wanted}.values())
+        failed = await _create_missing(request, wanted, ctx, turns)
+        topics = [_answer(each, failed, operations, ctx) async for each in turns.over(wanted)]
     return MetadataResponse(
         brokers=_brokers(ctx),
         cluster_id=ctx.broker.cluster_id,
@@ -72,7 +76,7 @@ def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
 
 
 async def _create_missing(
-    request: MetadataRequest, wanted: list[MetadataRequestTopic], ctx: Context
+    request: MetadataRequest, wanted: list[MetadataRequestTopic], ctx: Context, turns: Turns
 ) -> dict[str, KafkaError]:
     """Create topics that are asked for and missing, where that is allowed; what failed, by name."""
     if not (request.allow_auto_topic_creation and ctx.broker.settings.broker.auto_create_topics):
@@ -81,7 +85,7 @@ async def _create_missing(
     missing = []
     all_allowed = ctx.may(CREATE, CLUSTER, quietly=True)
     failed: dict[str, KafkaError] = {}
-    for each in wanted:
+    async for each in turns.over(wanted):
         if each.name and each.topic_id == ZERO_UUID and each.name not in known:
             try:
                 check_topic_name(each.name)

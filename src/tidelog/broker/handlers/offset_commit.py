@@ -64,6 +64,9 @@ def _take_hidden(request: OffsetCommitRequest, ctx: Context) -> list[OffsetCommi
     """Take out of the request the topics that the client may not read."""
     if ctx.broker.authorizer.is_open:
         return []
-    hidden = [each for each in request.topics if not ctx.may(READ, Resource.topic(each.name))]
-    request.topics = [each for each in request.topics if each not in hidden]
+    asked, request.topics = request.topics, []
+    hidden: list[OffsetCommitRequestTopic] = []
+    for each in asked:
+        seen = ctx.may(READ, Resource.topic(each.name))
+        (request.topics if seen else hidden).append(each)
     return hidden

@@ -19,8 +19,11 @@ from tidelog.security.acls import Resource
 
 @handles(OffsetDeleteRequest, "0", allow=group(DELETE, "group_id"))
 async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteResponse:
-    hidden = [each for each in request.topics if not ctx.may(READ, Resource.topic(each.name))]
-    request.topics = [each for each in request.topics if each not in hidden]
+    asked, request.topics = request.topics, []
+    hidden: list[OffsetDeleteRequestTopic] = []
+    for each in asked:
+        seen = ctx.may(READ, Resource.topic(each.name))
+        (request.topics if seen else hidden).append(each)
     response = await ctx.broker.groups.offset_delete(request)
     if not response.error_code:
         response.topics += [_refused(each) for each in hidden]

@@ -8,6 +8,7 @@ Absent: 10, topics by id.
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError, TopicAuthorizationFailed
 from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,7 +30,10 @@ _ERROR_AT_TOP_FROM = 2
 @handles(OffsetFetchRequest, "1-9", allow=by_item)
 async def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
     if ctx.api_version >= _BATCHED_FROM:
-        groups = [await _fetch(each, request.require_stable, ctx) for each in request.groups]
+        groups = [
+            await _fetch(each, request.require_stable, ctx)
+            async for each in Turns().over(_once(request.groups))
+        ]
         return OffsetFetchResponse(groups=groups)
     topics = None
     if request.topics is not None:
@@ -44,6 +48,19 @@ async def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetch
     if ctx.api_version >= _ERROR_AT_TOP_FROM:
         return OffsetFetchResponse(error_code=found.error_code)
     return OffsetFetchResponse(topics=_refused(request, found.error_code))
+
+
+def _once(asked: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Without a group's repeated wish for all its topics: its offsets can be many."""
+    whole: set[str] = set()
+    found = []
+    for each in asked:
+        if each.topics is None and each.group_id in whole:
+            continue
+        if each.topics is None:
+            whole.add(each.group_id)
+        found.append(each)
+    return found
 
 
 async def _fetch(
@@ -70,8 +87,10 @@ async def _fetch_seen(
         found = await ctx.broker.groups.offset_fetch(asked, require_stable)
         found.topics = [each for each in found.topics if seen(each.name)]
         return found
-    hidden = [each for each in asked.topics if not seen(each.name)]
-    asked.topics = [each for each in asked.topics if each not in hidden]
+    named, asked.topics = asked.topics, []
+    hidden: list[OffsetFetchRequestTopics] = []
+    for each in named:
+        (asked.topics if seen(each.name) else hidden).append(each)
     found = await ctx.broker.groups.offset_fetch(asked, require_stable)
     found.topics += [
         OffsetFetchResponseTopics(

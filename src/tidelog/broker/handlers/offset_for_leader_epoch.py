@@ -6,6 +6,7 @@ Versions: 2 checks the client's idea of the present leader; 3 tells replicas fro
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import CLUSTER_ACTION, DESCRIBE, by_item
+from tidelog.broker.turns import Turns
 from tidelog.errors import KafkaError
 from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,19 +19,21 @@ from tidelog.security.acls import CLUSTER, Resource
 
 
 @handles(OffsetForLeaderEpochRequest, "2-4", allow=by_item)
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, ctx: Context
 ) -> OffsetForLeaderEpochResponse:
+    turns = Turns()
     follower = ctx.may(CLUSTER_ACTION, CLUSTER, quietly=True)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _end(topic.topic, each, ctx, follower=follower) for each in topic.partitions
+                    _end(topic.topic, each, ctx, follower=follower)
+                    async for each in turns.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in turns.over(request.topics)
         ]
     )
 

@@ -13,6 +13,7 @@ import logging
 from functools import lru_cache, partial
 from struct import Struct as Packer
 
+from tidelog.broker.authorizer import Refused
 from tidelog.broker.context import Services
 from tidelog.broker.dispatch import handles_frame
 from tidelog.broker.leader_hints import current_leader, node_endpoints
@@ -73,7 +74,9 @@ def produce(
         if old[0] is not None:
             return _produce_in_transaction(services, frame, version, correlation_id, pos)
         return _produce_many(services, version, correlation_id, *old)
-    transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    transactional_id, acks, timeout_ms, places = decode_produce(
+        frame, pos, version, ProduceRequest.most
+    )
     if transactional_id is not None:
         return _produce_in_transaction(services, frame, version, correlation_id, pos)
     if acks in _ACKS and len(places) == 1:
@@ -109,10 +112,22 @@ def _produce_guarded(
         refusal: Outcome = TransactionalIdAuthorizationFailed()
         outcomes = [(name, [(index, refusal) for index, _ in parts]) for name, parts in topics]
         return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
-    refused = frozenset(name for name, _ in topics if not may(peer, WRITE, Resource.topic(name)))
+    refused = _refused(services, peer, topics)
     if transactional_id is not None:
         return _produce_in_transaction(services, frame, version, correlation_id, pos, refused)
     return _produce_many(services, version, correlation_id, None, acks, timeout_ms, topics, refused)
+
+
+def _refused(services: Services, peer: Peer, topics: Topics) -> frozenset[str]:
+    """The topics that the client may not write to."""
+    told = Refused(peer)
+    found = set()
+    for name in {name for name, _ in topics}:
+        if not services.authorizer.may(peer, WRITE, Resource.topic(name), quietly=True):
+            found.add(name)
+            told.add(WRITE, Resource.topic(name))
+    told.tell()
+    return frozenset(found)
 
 
 def _produce_in_transaction(
@@ -162,7 +177,9 @@ Decoded = tuple[str | None, int, int, Topics]
 def _decode(frame: memoryview, pos: int, version: int) -> Decoded:
     if version < _FIRST_FLEXIBLE:
         return _decode_old(frame, pos, version)
-    transactional_id, acks, timeout_ms, places = decode_produce(frame, pos, version)
+    transactional_id, acks, timeout_ms, places = decode_produce(
+        frame, pos, version, ProduceRequest.most
+    )
     return transactional_id, acks, timeout_ms, _topics(frame, places)
 
 

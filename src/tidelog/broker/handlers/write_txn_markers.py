@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import ALTER, CLUSTER_ACTION, by_item
+from tidelog.broker.turns import Turns
 from tidelog.coordination.runtime import EndOfTransaction
 from tidelog.errors import ClusterAuthorizationFailed, KafkaError
 from tidelog.protocol.messages.write_txn_markers import (
@@ -30,8 +31,11 @@ async def write_txn_markers(
     if not ctx.may(ALTER, CLUSTER, quietly=True) and not ctx.may(CLUSTER_ACTION, CLUSTER):
         refused = [_refused(each) for each in request.markers]
         return WriteTxnMarkersResponse(markers=refused)
-    written = await asyncio.gather(*(_written(each, ctx) for each in request.markers))
-    return WriteTxnMarkersResponse(markers=list(written))
+    turns = Turns()
+    tasks = [
+        asyncio.ensure_future(_written(each, ctx)) async for each in turns.over(request.markers)
+    ]
+    return WriteTxnMarkersResponse(markers=list(await asyncio.gather(*tasks)))
 
 
 async def _written(marker: WritableTxnMarker, ctx: Context) -> WritableTxnMarkerResult:

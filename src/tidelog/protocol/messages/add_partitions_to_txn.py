@@ -21,7 +21,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = field("4+", factory=list)
 
 
-class AddPartitionsToTxnRequest(Request, api_key=24, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(Request, api_key=24, versions="0-5", flexible="3+", most=20_000):
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", factory=list)
     v3_and_below_transactional_id: string = field("0-3", default="")
     v3_and_below_producer_id: int64 = field("0-3", default=0)

@@ -22,7 +22,7 @@ class EntryData(Struct):
     ops: list[OpData] = field(factory=list)
 
 
-class AlterClientQuotasRequest(Request, api_key=49, versions="0-1", flexible="1+"):
+class AlterClientQuotasRequest(Request, api_key=49, versions="0-1", flexible="1+", most=10_000):
     entries: list[EntryData] = field(factory=list)
     validate_only: boolean = False
 

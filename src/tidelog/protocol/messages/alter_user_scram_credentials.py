@@ -16,7 +16,9 @@ class ScramCredentialUpsertion(Struct):
     salted_password: octets = b""
 
 
-class AlterUserScramCredentialsRequest(Request, api_key=51, versions="0", flexible="0+"):
+class AlterUserScramCredentialsRequest(
+    Request, api_key=51, versions="0", flexible="0+", most=5_000
+):
     deletions: list[ScramCredentialDeletion] = field(factory=list)
     upsertions: list[ScramCredentialUpsertion] = field(factory=list)
 

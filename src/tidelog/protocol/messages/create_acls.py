@@ -16,7 +16,7 @@ class AclCreation(Struct):
     permission_type: int8 = 0
 
 
-class CreateAclsRequest(Request, api_key=30, versions="0-3", flexible="2+"):
+class CreateAclsRequest(Request, api_key=30, versions="0-3", flexible="2+", most=10_000):
     creations: list[AclCreation] = field(factory=list)
 
 

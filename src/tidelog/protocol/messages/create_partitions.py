@@ -16,7 +16,7 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = field(factory=list)
 
 
-class CreatePartitionsRequest(Request, api_key=37, versions="0-3", flexible="2+"):
+class CreatePartitionsRequest(Request, api_key=37, versions="0-3", flexible="2+", most=20_000):
     topics: list[CreatePartitionsTopic] = field(factory=list)
     timeout_ms: int32 = 0
     validate_only: boolean = False

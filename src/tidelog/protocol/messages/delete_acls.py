@@ -16,7 +16,7 @@ class DeleteAclsFilter(Struct):
     permission_type: int8 = 0
 
 
-class DeleteAclsRequest(Request, api_key=31, versions="0-3", flexible="2+"):
+class DeleteAclsRequest(Request, api_key=31, versions="0-3", flexible="2+", most=2_000):
     filters: list[DeleteAclsFilter] = field(factory=list)
 
 

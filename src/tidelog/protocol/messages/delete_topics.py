@@ -12,7 +12,7 @@ class DeleteTopicState(Struct):
     topic_id: uuid = field("6+", default=ZERO_UUID)
 
 
-class DeleteTopicsRequest(Request, api_key=20, versions="0-6", flexible="4+"):
+class DeleteTopicsRequest(Request, api_key=20, versions="0-6", flexible="4+", most=20_000):
     topics: list[DeleteTopicState] = field("6+", factory=list)
     topic_names: list[string] = field("0-5", factory=list)
     timeout_ms: int32 = 0

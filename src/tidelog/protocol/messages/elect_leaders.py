@@ -11,7 +11,7 @@ class TopicPartitions(Struct):
     partitions: list[int32] = field(factory=list)
 
 
-class ElectLeadersRequest(Request, api_key=43, versions="0-2", flexible="2+"):
+class ElectLeadersRequest(Request, api_key=43, versions="0-2", flexible="2+", most=20_000):
     election_type: int8 = field("1+", default=0)
     topic_partitions: list[TopicPartitions] | None = field(factory=list)
     timeout_ms: int32 = 60000

@@ -18,7 +18,9 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = field(factory=list)
 
 
-class IncrementalAlterConfigsRequest(Request, api_key=44, versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsRequest(
+    Request, api_key=44, versions="0-1", flexible="1+", most=10_000
+):
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: boolean = False
 

@@ -13,7 +13,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: octets = b""
 
 
-class JoinGroupRequest(Request, api_key=11, versions="0-9", flexible="6+"):
+class JoinGroupRequest(Request, api_key=11, versions="0-9", flexible="6+", most=1_000):
     group_id: string = ""
     session_timeout_ms: int32 = 0
     rebalance_timeout_ms: int32 = field("1+", default=-1)

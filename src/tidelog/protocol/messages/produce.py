@@ -32,7 +32,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = field(factory=list)
 
 
-class ProduceRequest(Request, api_key=0, versions="0-13", flexible="9+"):
+class ProduceRequest(Request, api_key=0, versions="0-13", flexible="9+", most=10_000):
     transactional_id: string | None = field("3+", default=None)
     acks: int16 = 0
     timeout_ms: int32 = 0

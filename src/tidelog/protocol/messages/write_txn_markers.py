@@ -20,7 +20,7 @@ class WritableTxnMarker(Struct):
     transaction_version: int8 = field("2+", default=0)
 
 
-class WriteTxnMarkersRequest(Request, api_key=27, versions="0-2", flexible="1+"):
+class WriteTxnMarkersRequest(Request, api_key=27, versions="0-2", flexible="1+", most=20_000):
     markers: list[WritableTxnMarker] = field(factory=list)
 
 

@@ -14,6 +14,10 @@ LOOP_LAG = histogram(
     "tidelog_eventloop_lag_seconds",
     "By how much the event loop is late; requests wait at least as long.",
 )
+HELD = histogram(
+    "tidelog_eventloop_held_seconds",
+    "What held the event loop for more than 50 ms: requests of one read, or one step of longer work. The log names the longest.",
+)
 RESIDENT = gauge("process_resident_memory_bytes", "Resident memory.")
 VIRTUAL = gauge("process_virtual_memory_bytes", "Virtual memory.")
 CPU = counter("process_cpu_seconds_total", "Processor time, of the user and of the system.")
@@ -49,6 +53,7 @@ INFO = gauge(
 
 def collect(sight: Sight) -> Iterator[Found]:
     yield LOOP_LAG.value(sight.loop.lag)
+    yield HELD.value(sight.services.watchdog.held)
     yield from _of_the_process()
     hub = sight.hub
     listeners = Counter(each.peer.listener for each in list(hub.connections))
