@@ -1,12 +1,14 @@
 """Topic patterns: the same names as `re` matches, whatever the pattern, and never for long."""
 
+import random
 import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordination.groups.consumer.regex import compile_pattern, matching
+from tidelog.coordination.groups.consumer.regex import Pattern, compile_pattern, matching
 from tidelog.errors import InvalidRegularExpression
 
 atoms = st.sampled_from(
@@ -88,6 +90,34 @@ def test_patterns_that_stop_a_backtracking_matcher():
     assert not compile_pattern("(a+)+b").fullmatch("a" * 249)
     assert not compile_pattern("((((a*)*)*)*)*").fullmatch("a" * 249 + "-")
     assert not compile_pattern(".*.*.*.*.*.*x").fullmatch("a" * 249)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(.?){400}", "(.?){500}x", "(a|b)*a(a|b){100}", "(.*.*){200}", "((a?){20}){20}", "[^a-]*" * 80]
+)  # fmt: skip
+def test_no_pattern_takes_long(pattern):
+    """Processor time, with room to spare: the first took 13 seconds for a few hundred topics."""
+    choose = random.Random(1)
+    names = ["".join(choose.choices("ab", k=249)) for _ in range(20)]
+    began = time.thread_time()
+    compiled = Pattern(pattern)
+    for name in names:
+        compiled.fullmatch(name)
+    assert time.thread_time() - began < 0.25
+
+
+def test_what_was_matched_once_is_known():
+    compiled = Pattern("a.*")
+    assert not compiled.knows("ab")
+    assert compiled.fullmatch("ab")
+    assert compiled.knows("ab")
+
+
+def test_more_characters_than_topics_have():
+    assert compile_pattern("app:.*").fullmatch("app:1/ä")
+    assert compile_pattern("[^/]+").fullmatch("ä:b")
+    assert not compile_pattern("[^/]+").fullmatch("a/b")
+    assert compile_pattern(r"\W").fullmatch(":")
 
 
 def test_internal_topics_are_not_matched():

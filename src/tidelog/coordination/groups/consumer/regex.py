@@ -1,14 +1,17 @@
-"""Topic patterns of KIP-848 members, resolved by the broker in linear time.
+"""Patterns of topics (KIP-848) and of transactional ids, matched by the broker in linear time, whatever the pattern.
 
 Kafka asks for RE2 syntax because a pattern comes from a stranger: a backtracking matcher such as `re` can be made to
-stop the broker.  This one walks all alternatives at once (Thompson 1968), over the characters that a topic name can
-have.  It knows literals, `.`, classes, `\\d \\w \\s` and their opposites, groups, `|`, `* + ? {m,n}`, `^ $` and a
+stop the broker.  It knows literals, `.`, classes, `\\d \\w \\s` and their opposites, groups, `|`, `* + ? {m,n}`, `^ $` and a
 leading `(?i)`; look-around and back-references, which RE2 has not either, are refused.  Absent: Unicode and POSIX
 classes, named groups, word boundaries.  Internal topics are never matched.
+
+Each character of a pattern, after its repetitions are written out, is a position; there are at most `_MAX_POSITIONS` (Glushkov's
+automaton).  Where a match stands is a set of positions, kept as the bits of one integer: a step is some dozens of operations on
+integers at worst, and a look into a dictionary where the step was made before.  What was found out of a name is remembered.
 """
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
@@ -17,99 +20,45 @@ from tidelog.names import INTERNAL_TOPICS
 
 _MAX_LENGTH = 512
 _MAX_REPEAT = 1000  # as in RE2
-_MAX_STATES = 5000
+_MAX_POSITIONS = 512
 _MAX_DEPTH = 50
-
-_WORD = frozenset(string.ascii_letters + string.digits + "_")
-_ANY = _WORD | frozenset(".-")
-"""Every character of a topic name."""
-_CLASSES = {
-    "d": frozenset(string.digits), "w": _WORD, "s": frozenset[str](),
-    "D": _ANY - frozenset(string.digits), "W": _ANY - _WORD, "S": _ANY,
-}  # fmt: skip
-
-
-class _State(NamedTuple):
-    """One state: eat a character of `eats`, or, where that is None, go on without (`when`: only at ^ or $)."""
-
-    eats: frozenset[str] | None
-    targets: list[int]
-    when: str = ""
-
-
-class Pattern:
-    """A compiled pattern."""
-
-    def __init__(self, text: str) -> None:
-        if len(text) > _MAX_LENGTH:
-            raise InvalidRegularExpression(f"the pattern is longer than {_MAX_LENGTH} characters")
-        self._states: list[_State] = []
-        self._accept = self._new(None, [])
-        self._start = self._build(_Parser(text).parse(), self._accept)
-
-    def fullmatch(self, name: str) -> bool:
-        """Whether the whole name matches."""
-        end = len(name)
-        now = self._closure({self._start}, True, end == 0)
-        for position, char in enumerate(name, 1):
-            eaten = set()
-            for index in now:
-                state = self._states[index]
-                if state.eats is not None and char in state.eats:
-                    eaten.add(state.targets[0])
-            if not eaten:
-                return False
-            now = self._closure(eaten, False, position == end)
-        return self._accept in now
-
-    def _closure(self, states: set[int], at_start: bool, at_end: bool) -> set[int]:
-        seen, todo = set(states), list(states)
-        while todo:
-            state = self._states[todo.pop()]
-            if state.eats is not None:
-                continue
-            if (state.when == "^" and not at_start) or (state.when == "$" and not at_end):
-                continue
-            fresh = [each for each in state.targets if each not in seen]
-            seen.update(fresh)
-            todo += fresh
-        return seen
-
-    def _new(self, eats: frozenset[str] | None, targets: list[int], when: str = "") -> int:
-        if len(self._states) >= _MAX_STATES:
-            raise InvalidRegularExpression("the pattern's repetitions make it too large")
-        self._states.append(_State(eats, targets, when))
-        return len(self._states) - 1
-
-    def _build(self, node: "_Node", after: int) -> int:
-        """The state that matches `node` and then goes to `after`."""
-        match node:
-            case _Chars(chars):
-                return self._new(chars, [after])
-            case _Anchor(which):
-                return self._new(None, [after], which)
-            case _Either(options):
-                return self._new(None, [self._build(each, after) for each in options])
-            case _Sequence(parts):
-                for each in reversed(parts):
-                    after = self._build(each, after)
-                return after
-            case _Repeat(inner, least, most):
-                tail = after
-                if most is None:
-                    targets = [after]
-                    tail = self._new(None, targets)
-                    targets.append(self._build(inner, tail))
-                else:
-                    for _ in range(most - least):
-                        tail = self._new(None, [self._build(inner, tail), after])
-                for _ in range(least):
-                    tail = self._build(inner, tail)
-                return tail
+_PATTERNS_KEPT = 64
+_NAMES_KEPT = 10_000
+"""Of each pattern, and so on: what is forgotten is only found out again."""
+_STEPS_KEPT = 4_000
+_CHARACTERS_KEPT = 1_000
 
 
 class _Chars(NamedTuple):
+    """A set of characters: these, or all others."""
+
     chars: frozenset[str]
+    others: bool = False
+
+    def takes(self, char: str) -> bool:
+        return (char in self.chars) is not self.others
+
+    def __or__(self, more: "_Chars") -> "_Chars":
+        if self.others and more.others:
+            return _Chars(self.chars & more.chars, True)
+        if self.others or more.others:
+            inverted, plain = (self, more) if self.others else (more, self)
+            return _Chars(inverted.chars - plain.chars, True)
+        return _Chars(self.chars | more.chars)
+
+    def opposite(self) -> "_Chars":
+        return _Chars(self.chars, not self.others)
+
+
+_NOTHING = _Chars(frozenset())
+_ANY = _NOTHING.opposite()
+_DIGITS = _Chars(frozenset(string.digits))
+_WORD = _Chars(frozenset(string.ascii_letters + string.digits + "_"))
+_SPACE = _Chars(frozenset(string.whitespace))
+_CLASSES = {
+    "d": _DIGITS, "w": _WORD, "s": _SPACE,
+    "D": _DIGITS.opposite(), "W": _WORD.opposite(), "S": _SPACE.opposite(),
+}  # fmt: skip
 
 
 class _Anchor(NamedTuple):
@@ -131,6 +80,186 @@ class _Repeat(NamedTuple):
 
 
 _Node = _Chars | _Anchor | _Either | _Sequence | _Repeat
+
+
+class _Part(NamedTuple):
+    """What a part of the pattern is to its surroundings; sets of positions are bits.
+
+    It makes a difference to `^` and `$` whether the part stands at the start or at the end of the name.
+    """
+
+    empty: bool
+    """Whether it matches nothing at all, in the middle of a name."""
+    empty_at_start: bool
+    empty_at_end: bool
+    empty_alone: bool
+    """... where the whole name is empty."""
+    first: int
+    """Positions that its match can begin with."""
+    first_at_start: int
+    last: int
+    last_at_end: int
+
+
+class Pattern:
+    """A compiled pattern."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _MAX_LENGTH:
+            raise InvalidRegularExpression(f"the pattern is longer than {_MAX_LENGTH} characters")
+        self._sets: list[_Chars] = []
+        """What each position takes."""
+        self._follow: list[int] = []
+        """The positions that can come after each."""
+        self._whole = self._build(_Parser(text).parse())
+        self._bytes = (len(self._sets) + 7) // 8
+
+        # What was found out already.
+        self._masks: dict[str, int] = {}
+        """The positions that take a character."""
+        self._after: dict[tuple[int, int], int] = {}
+        """The positions after any of eight, by where these stand and which of them it is."""
+        self._steps: dict[tuple[int, str], int] = {}
+        self._known: dict[str, bool] = {}
+
+    def fullmatch(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= _NAMES_KEPT:
+                self._known.clear()
+            found = self._known[name] = self._match(name)
+        return found
+
+    def knows(self, name: str) -> bool:
+        """Whether `fullmatch` has nothing to find out."""
+        return name in self._known
+
+    def _match(self, name: str) -> bool:
+        if not name:
+            return self._whole.empty_alone
+        steps = self._steps
+        now = self._whole.first_at_start & self._mask(name[0])
+        for char in name[1:]:
+            if not now:
+                return False
+            then = steps.get((now, char))
+            if then is None:
+                if len(steps) >= _STEPS_KEPT:
+                    steps.clear()
+                then = steps[now, char] = self._following(now) & self._mask(char)
+            now = then
+        return bool(now & self._whole.last_at_end)
+
+    def _mask(self, char: str) -> int:
+        found = self._masks.get(char)
+        if found is None:
+            if len(self._masks) >= _CHARACTERS_KEPT:
+                self._masks.clear()
+            found = 0
+            for position, chars in enumerate(self._sets):
+                if chars.takes(char):
+                    found |= 1 << position
+            self._masks[char] = found
+        return found
+
+    def _following(self, now: int) -> int:
+        found = 0
+        for at, byte in enumerate(now.to_bytes(self._bytes, "little")):
+            if byte:
+                after = self._after.get((at, byte))
+                if after is None:
+                    if len(self._after) >= _STEPS_KEPT:
+                        self._after.clear()
+                    after = 0
+                    for position in _bits(byte):
+                        after |= self._follow[8 * at + position]
+                    self._after[at, byte] = after
+                found |= after
+        return found
+
+    # ------------------------------------------------------------------ building
+
+    def _build(self, node: _Node) -> _Part:
+        match node:
+            case _Chars():
+                if len(self._sets) >= _MAX_POSITIONS:
+                    raise InvalidRegularExpression("the pattern's repetitions make it too large")
+                self._sets.append(node)
+                self._follow.append(0)
+                bit = 1 << len(self._sets) - 1
+                return _Part(False, False, False, False, bit, bit, bit, bit)
+            case _Anchor(which):
+                start, end = which == "^", which == "$"
+                return _Part(False, start, end, True, 0, 0, 0, 0)
+            case _Either(options):
+                found = [self._build(each) for each in options]
+                return _Part(
+                    any(each.empty for each in found),
+                    any(each.empty_at_start for each in found),
+                    any(each.empty_at_end for each in found),
+                    any(each.empty_alone for each in found),
+                    _union(each.first for each in found),
+                    _union(each.first_at_start for each in found),
+                    _union(each.last for each in found),
+                    _union(each.last_at_end for each in found),
+                )
+            case _Sequence(parts):
+                whole = _EMPTY
+                for each in parts:
+                    whole = self._join(whole, self._build(each))
+                return whole
+            case _Repeat(inner, least, most):
+                whole = _EMPTY
+                for _ in range(least):
+                    whole = self._join(whole, self._build(inner))
+                if most is None:
+                    again = self._build(inner)
+                    self._link(again.last, again.first)
+                    return self._join(whole, _maybe(again))
+                for _ in range(most - least):
+                    whole = self._join(whole, _maybe(self._build(inner)))
+                return whole
+
+    def _join(self, left: _Part, right: _Part) -> _Part:
+        self._link(left.last, right.first)
+        return _Part(
+            left.empty and right.empty,
+            left.empty_at_start and right.empty_at_start,
+            left.empty_at_end and right.empty_at_end,
+            left.empty_alone and right.empty_alone,
+            left.first | (right.first if left.empty else 0),
+            left.first_at_start | (right.first_at_start if left.empty_at_start else 0),
+            right.last | (left.last if right.empty else 0),
+            right.last_at_end | (left.last_at_end if right.empty_at_end else 0),
+        )
+
+    def _link(self, last: int, first: int) -> None:
+        if first:
+            for position in _bits(last):
+                self._follow[position] |= first
+
+
+_EMPTY = _Part(True, True, True, True, 0, 0, 0, 0)
+
+
+def _maybe(part: _Part) -> _Part:
+    """The part, or nothing."""
+    return part._replace(empty=True, empty_at_start=True, empty_at_end=True, empty_alone=True)
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for each in sets:
+        found |= each
+    return found
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 class _Parser:
@@ -194,16 +323,16 @@ class _Parser:
         if char == "(":
             return self._group()
         if char == "[":
-            return _Chars(self._class())
+            return self._class()
         if char == ".":
-            return _Chars(_ANY)
+            return _ANY
         if char in "^$":
             return _Anchor(char)
         if char == "\\":
-            return _Chars(self._escape())
+            return self._escape()
         if char in "*+?{":
             self._fail("repeats nothing")
-        return _Chars(self._literal(char))
+        return self._literal(char)
 
     def _group(self) -> _Node:
         if self._text.startswith("?", self._pos) and not self._text.startswith("?:", self._pos):
@@ -219,9 +348,9 @@ class _Parser:
             self._fail("has a ( too many")
         return node
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> _Chars:
         opposite = self._take("^")
-        chars: set[str] = set()
+        found = _NOTHING
         first = True
         while first or not self._take("]"):
             first = False
@@ -232,17 +361,20 @@ class _Parser:
                 and not self._text.startswith("-]", self._pos)
             ):
                 self._pos += 1
-                high = self._class_member()
-                if len(high) != 1 or high < low:
-                    self._fail("has a range that is not a-z")
-                chars.update(each for each in _ANY if low <= each <= high)
-            elif low in ("\\d", "\\w", "\\s", "\\D", "\\W", "\\S"):
-                chars |= _CLASSES[low[1]]
+                found |= self._range(low, self._class_member())
+            elif low[1:] in _CLASSES and low[0] == "\\":
+                found |= _CLASSES[low[1:]]
             else:
-                chars.add(low)
-        if self._any_case:
-            chars |= {each.swapcase() for each in chars}
-        return _ANY - chars if opposite else _ANY & chars
+                found |= self._literal(low)
+        return found.opposite() if opposite else found
+
+    def _range(self, low: str, high: str) -> _Chars:
+        if len(high) != 1 or high < low or ord(high) - ord(low) > _CHARACTERS_KEPT:
+            self._fail("has a range that is not a-z")
+        found = _NOTHING
+        for code in range(ord(low), ord(high) + 1):
+            found |= self._literal(chr(code))
+        return found
 
     def _class_member(self) -> str:
         """One character, or a class such as \\d."""
@@ -255,7 +387,7 @@ class _Parser:
         escaped = self._escaped()
         return "\\" + escaped if escaped in _CLASSES else escaped
 
-    def _escape(self) -> frozenset[str]:
+    def _escape(self) -> _Chars:
         escaped = self._escaped()
         return _CLASSES[escaped] if escaped in _CLASSES else self._literal(escaped)
 
@@ -268,8 +400,8 @@ class _Parser:
             self._fail(f"has \\{char}, which is not supported")
         return char
 
-    def _literal(self, char: str) -> frozenset[str]:
-        return frozenset({char, char.swapcase()} if self._any_case else {char})
+    def _literal(self, char: str) -> _Chars:
+        return _Chars(frozenset({char, char.swapcase()} if self._any_case else {char}))
 
     def _take(self, wanted: str) -> bool:
         if self._text.startswith(wanted, self._pos):
@@ -281,7 +413,7 @@ class _Parser:
         raise InvalidRegularExpression(f"the pattern {self._text!r} {what}")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_PATTERNS_KEPT)
 def compile_pattern(text: str) -> Pattern:
     """The pattern, ready to match whole names; raises `InvalidRegularExpression`."""
     return Pattern(text)
@@ -289,7 +421,5 @@ def compile_pattern(text: str) -> Pattern:
 
 def matching(text: str, names: Iterable[str]) -> frozenset[str]:
     """The topics whose whole name matches."""
-    pattern = compile_pattern(text)
-    return frozenset(
-        name for name in names if name not in INTERNAL_TOPICS and pattern.fullmatch(name)
-    )
+    matches = compile_pattern(text).fullmatch
+    return frozenset(name for name in names if matches(name) and name not in INTERNAL_TOPICS)
