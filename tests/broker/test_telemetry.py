@@ -63,10 +63,11 @@ class Rig:
         self.telemetry = Telemetry(self.clock, lambda: self.config, lambda: UUID(int=99))
         self.telemetry.subscribe(ID, "billing", "librdkafka 2.6")
 
-    def push(self, data: bytes = b"", compression: int = 0, **more) -> None:
+    async def push(self, data: bytes = b"", compression: int = 0, **more) -> None:
         given_id = more.pop("subscription_id", self.telemetry.subscription_id)
         ends = more.pop("terminating", False)
-        self.telemetry.push(more.pop("instance", ID), given_id, compression, data, terminating=ends)
+        instance = more.pop("instance", ID)
+        await self.telemetry.push(instance, given_id, compression, data, terminating=ends, **more)
 
 
 def test_gauges_and_sums_are_read():
@@ -95,10 +96,10 @@ def test_a_cut_message_is_refused_or_read_in_part(data):
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_what_a_client_sends_is_kept(codec):
+async def test_what_a_client_sends_is_kept(codec):
     rig = Rig()
     data = message("a.rate", double(2.5))
-    rig.push(compress(codec, data) if codec else data, codec)
+    await rig.push(compress(codec, data) if codec else data, codec)
     assert rig.telemetry.pushes == 1
     ((instance, client),) = rig.telemetry.fresh()
     assert instance == ID
@@ -108,27 +109,27 @@ def test_what_a_client_sends_is_kept(codec):
     assert rig.telemetry.fresh() == [], "a client that sends no more is forgotten"
 
 
-def test_before_its_time_a_client_is_told_to_wait():
+async def test_before_its_time_a_client_is_told_to_wait():
     rig = Rig()
-    rig.push()
+    await rig.push()
     rig.clock.advance(400)
     with pytest.raises(ThrottlingQuotaExceeded):
-        rig.push()
-    rig.push(terminating=True)  # the last message may come at any time
+        await rig.push()
+    await rig.push(terminating=True)  # the last message may come at any time
     with pytest.raises(InvalidRequest, match="ends"):
-        rig.push()
+        await rig.push()
     assert (rig.telemetry.pushes, rig.telemetry.refused) == (2, 2)
 
 
-def test_what_is_wanted_has_changed():
+async def test_what_is_wanted_has_changed():
     rig = Rig()
     old = rig.telemetry.subscription_id
     rig.config = replace(rig.config, telemetry_metrics=("org.apache.kafka.producer",))
     assert rig.telemetry.requested == ["org.apache.kafka.producer"]
     with pytest.raises(UnknownSubscriptionId):
-        rig.push(subscription_id=old)
+        await rig.push(subscription_id=old)
     with pytest.raises(UnknownSubscriptionId):
-        rig.push(instance=UUID(int=8))
+        await rig.push(instance=UUID(int=8))
 
 
 def test_all_is_told_as_one_empty_text_and_nothing_as_nothing():
@@ -138,16 +139,86 @@ def test_all_is_told_as_one_empty_text_and_nothing_as_nothing():
     assert rig.telemetry.requested == []
 
 
-def test_bounds():
+async def test_bounds():
     rig = Rig(telemetry_max_bytes=100)
     with pytest.raises(TelemetryTooLarge, match="101 bytes"):
-        rig.push(b"x" * 101)
+        await rig.push(b"x" * 101)
     with pytest.raises(UnsupportedCompressionType):
-        rig.push(b"", 9)
+        await rig.push(b"", 9)
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        rig.push(b"\xff\xff")
+        await rig.push(b"\xff\xff")
+    rig.clock.advance(1000)  # what cannot be read has cost something all the same
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        rig.push(compress(Codec.GZIP, bytes(100_000))[:100], Codec.GZIP)
+        await rig.push(compress(Codec.GZIP, bytes(100_000))[:100], Codec.GZIP)
     for number in range(2000):
         rig.telemetry.subscribe(UUID(int=1000 + number), "c", "s")
     assert len(rig.telemetry.clients) == 1000
+
+
+async def test_nothing_is_taken_that_nobody_asked_for():
+    rig = Rig()
+    rig.config = MonitoringConfig()
+    with pytest.raises(UnknownSubscriptionId):
+        await rig.push(message("a.rate", double(2.5)))
+    rig.telemetry.subscribe(UUID(int=8), "c", "s")
+    assert UUID(int=8) not in rig.telemetry.clients
+
+
+async def test_other_names_than_those_wanted_are_not_kept():
+    rig = Rig()
+    rig.config = replace(rig.config, telemetry_metrics=("a.",))
+    await rig.push(message("a.rate", double(2.5)) + message("b.rate", double(3.5)))
+    ((_, client),) = rig.telemetry.fresh()
+    assert [each.name for each in client.points] == ["a.rate"]
+
+
+async def test_a_small_message_of_very_many_fields_is_refused():
+    """971 bytes of it took eight seconds."""
+    inner = b"\x08\x00" * 250_000  # fields that mean nothing
+    nested = b"\x0a" + bytes(
+        [len(inner) & 127 | 128, len(inner) >> 7 & 127 | 128, len(inner) >> 14]
+    )
+    rig = Rig()
+    small = bytes(compress(Codec.ZSTD, nested + inner))
+    assert len(small) < 1000
+    with pytest.raises(InvalidRequest, match="fields"):
+        await rig.push(small, Codec.ZSTD)
+    with pytest.raises(ThrottlingQuotaExceeded):
+        await rig.push(small, Codec.ZSTD)
+
+
+async def test_what_is_kept_of_a_client_is_bounded():
+    """Forty messages of 363 bytes kept 456 MB."""
+    rig = Rig()
+    attributes = [attribute("k" * 8000, "v" * 7000)] * 20
+    pieces = [points(message("n" * 16_000, double(1.0)), 1)[0]]
+    assert len(pieces[0].name) == 256
+    await rig.push(b"".join(message("n" * 300, double(1.0, each)) for each in attributes))
+    ((_, client),) = rig.telemetry.fresh()
+    kept = sum(len(each.name) + sum(map(len, each.attributes[0])) for each in client.points)
+    assert kept <= 64 * 1024
+
+
+async def test_one_user_cannot_push_the_clients_of_others_out():
+    rig = Rig()
+    rig.telemetry.subscribe(UUID(int=1), "c", "s", "User:bob")
+    for number in range(2000):
+        rig.telemetry.subscribe(UUID(int=1000 + number), "c", "s", "User:mallory")
+    assert len(rig.telemetry.clients) == 1000
+    assert {ID, UUID(int=1)} <= rig.telemetry.clients.keys()
+
+
+async def test_a_user_who_takes_ever_new_ids_is_told_to_wait():
+    rig = Rig()
+
+    async def push_as(number: int) -> None:
+        rig.telemetry.subscribe(UUID(int=number), "c", "s", "User:mallory")
+        await rig.push(instance=UUID(int=number), principal="User:mallory")
+
+    for number in range(1000, 2000):
+        await push_as(number)
+    with pytest.raises(ThrottlingQuotaExceeded):
+        await push_as(2000)
+    await rig.push()  # another user is listened to
+    with pytest.raises(UnknownSubscriptionId):
+        await rig.push(instance=ID, principal="User:mallory")

@@ -4,10 +4,11 @@
     Metric: 1 name, 5 gauge, 7 sum → 1 data_points →
     NumberDataPoint: 4 as_double, 6 as_int, 7 attributes → KeyValue: 1 key, 2 value
 
-Histograms are left out.  Whatever does not fit raises `ProtocolError`.
+Histograms are left out.  Whatever does not fit raises `ProtocolError`, and so does what has more fields than any client
+sends: it is read in Python, one by one.  Names and values are cut to what can be shown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct as Packer
 from typing import NamedTuple
 
@@ -17,7 +18,12 @@ _DOUBLE, _LONG = Packer("<d"), Packer("<q")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _GAUGE, _SUM = 5, 7
 
-Field = tuple[int, int, bytes | int]
+_MOST_FIELDS = 20_000
+"""Of one message: a number takes about ten, and a client has some hundred of them."""
+_ATTRIBUTES = 16
+_TEXT_BYTES = 256
+
+Field = tuple[int, int, memoryview | int]
 """Number, type on the wire, and value."""
 
 
@@ -29,71 +35,87 @@ class Point(NamedTuple):
     value: float
 
 
-def points(data: bytes, most: int) -> list[Point]:
-    """The first `most` numbers."""
-    found: list[Point] = []
-    for resource in _inner(data, 1):
-        for scope in _inner(resource, 2):
-            for metric in _inner(scope, 2):
-                for point in _points_of(metric):
-                    if len(found) >= most:
-                        return found
-                    found.append(point)
-    return found
+def points(data: bytes, most: int, beginnings: Sequence[str] = ("",)) -> list[Point]:
+    """The first `most` numbers whose names have one of these beginnings."""
+    return _Reader().points(memoryview(data), most, tuple(beginnings))
 
 
-def _points_of(metric: bytes) -> Iterator[Point]:
-    name, numbers = "", []
-    for number, _, value in _fields(metric):
-        if number == 1:
-            name = _text(value)
-        elif number in (_GAUGE, _SUM) and isinstance(value, bytes):
-            numbers += _inner(value, 1)
-    for each in numbers:
-        found: float | None = None
-        attributes = []
-        for number, kind, raw in _fields(each):
-            if number in (4, 6) and kind == _FIXED64 and isinstance(raw, bytes):
-                found = float((_DOUBLE if number == 4 else _LONG).unpack(raw)[0])
-            elif number == 7 and isinstance(raw, bytes):
-                attributes.append(_attribute(raw))
-        if found is not None:
-            yield Point(name, tuple(attributes), found)
+class _Reader:
+    """Reads one message, and counts its fields."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_FIELDS
+
+    def points(self, data: memoryview, most: int, beginnings: tuple[str, ...]) -> list[Point]:
+        found: list[Point] = []
+        for resource in self._inner(data, 1):
+            for scope in self._inner(resource, 2):
+                for metric in self._inner(scope, 2):
+                    for point in self._points_of(metric, beginnings):
+                        if len(found) >= most:
+                            return found
+                        found.append(point)
+        return found
+
+    def _points_of(self, metric: memoryview, beginnings: tuple[str, ...]) -> Iterator[Point]:
+        name, numbers = "", []
+        for number, _, value in self._fields(metric):
+            if number == 1:
+                name = _text(value)
+            elif number in (_GAUGE, _SUM) and isinstance(value, memoryview):
+                numbers.append(value)
+        if not name.startswith(beginnings):
+            return
+        for each in (point for value in numbers for point in self._inner(value, 1)):
+            found: float | None = None
+            attributes: list[tuple[str, str]] = []
+            for number, kind, raw in self._fields(each):
+                if number in (4, 6) and kind == _FIXED64 and isinstance(raw, memoryview):
+                    found = float((_DOUBLE if number == 4 else _LONG).unpack(raw)[0])
+                elif number == 7 and isinstance(raw, memoryview) and len(attributes) < _ATTRIBUTES:
+                    attributes.append(self._attribute(raw))
+            if found is not None:
+                yield Point(name, tuple(attributes), found)
+
+    def _attribute(self, data: memoryview) -> tuple[str, str]:
+        key, text = "", ""
+        for number, _, value in self._fields(data):
+            if number == 1:
+                key = _text(value)
+            elif number == 2 and isinstance(value, memoryview):
+                for inner, kind, raw in self._fields(value):
+                    if inner == 1:
+                        text = _text(raw)
+                    elif kind == _VARINT:
+                        text = str(raw)
+        return key, text
+
+    def _inner(self, data: memoryview, wanted: int) -> Iterator[memoryview]:
+        for number, _, value in self._fields(data):
+            if number == wanted and isinstance(value, memoryview):
+                yield value
+
+    def _fields(self, data: memoryview) -> Iterator[Field]:
+        for each in _fields(data):
+            self._left -= 1
+            if self._left < 0:
+                raise ProtocolError(f"telemetry: more than {_MOST_FIELDS} fields")
+            yield each
 
 
-def _attribute(data: bytes) -> tuple[str, str]:
-    key, text = "", ""
-    for number, _, value in _fields(data):
-        if number == 1:
-            key = _text(value)
-        elif number == 2 and isinstance(value, bytes):
-            for inner, kind, raw in _fields(value):
-                if inner == 1:
-                    text = _text(raw)
-                elif kind == _VARINT:
-                    text = str(raw)
-    return key, text
-
-
-def _inner(data: bytes, wanted: int) -> list[bytes]:
-    return [
-        value for number, _, value in _fields(data) if number == wanted and isinstance(value, bytes)
-    ]
-
-
-def _text(value: bytes | int) -> str:
-    if not isinstance(value, bytes):
+def _text(value: memoryview | int) -> str:
+    if not isinstance(value, memoryview):
         raise ProtocolError("telemetry: a number stands where a text should be")
-    return value.decode(errors="replace")
+    return bytes(value[:_TEXT_BYTES]).decode(errors="replace")
 
 
-def _fields(data: bytes) -> Iterator[Field]:
+def _fields(data: memoryview) -> Iterator[Field]:
     pos, end = 0, len(data)
     while pos < end:
         key, pos = _varint(data, pos)
         number, kind = key >> 3, key & 7
         if kind == _VARINT:
-            value: bytes | int
+            value: memoryview | int
             value, pos = _varint(data, pos)
         else:
             if kind == _BYTES:
@@ -110,7 +132,7 @@ def _fields(data: bytes) -> Iterator[Field]:
         yield number, kind, value
 
 
-def _varint(data: bytes, pos: int) -> tuple[int, int]:
+def _varint(data: memoryview, pos: int) -> tuple[int, int]:
     value = shift = 0
     while pos < len(data) and shift < 64:
         byte = data[pos]

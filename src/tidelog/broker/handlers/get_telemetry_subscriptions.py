@@ -24,7 +24,7 @@ def get_telemetry_subscriptions(
     if instance == ZERO_UUID:
         instance = telemetry.new_id()
     software = " ".join(ctx.peer.software or ())
-    telemetry.subscribe(instance, ctx.client_id or "", software)
+    telemetry.subscribe(instance, ctx.client_id or "", software, str(ctx.principal))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance,
         subscription_id=telemetry.subscription_id,

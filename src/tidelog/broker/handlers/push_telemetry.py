@@ -10,12 +10,13 @@ from tidelog.protocol.messages.push_telemetry import PushTelemetryRequest, PushT
 
 
 @handles(PushTelemetryRequest, "0", allow=anybody)
-def push_telemetry(request: PushTelemetryRequest, ctx: Context) -> PushTelemetryResponse:
-    ctx.broker.telemetry.push(
+async def push_telemetry(request: PushTelemetryRequest, ctx: Context) -> PushTelemetryResponse:
+    await ctx.broker.telemetry.push(
         request.client_instance_id,
         request.subscription_id,
         request.compression_type,
         bytes(request.metrics),
         terminating=request.terminating,
+        principal=str(ctx.principal),
     )
     return PushTelemetryResponse()
