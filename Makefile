@@ -11,6 +11,7 @@
 #   make fuzz     malformed and hostile requests for FUZZ_SECONDS (300) instead of a few seconds
 #   make hostile  the table of what the worst request of each API costs
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
+#   make mutants    the product broken on purpose, one way at a time: tests or the first 200 seeds have to notice each
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
 #   make soak     SOAK_TRANSACTIONS (20000) on three real brokers, with our client and Java's, without kills and with them
 #   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, some fifty minutes; writes docs/benchmarks.md.  See benchmarks/README.md
@@ -40,7 +41,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check $(if $(CONSTR
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz hostile simulate chaos soak clean
+.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz hostile simulate mutants chaos soak clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -105,6 +106,9 @@ fuzz: .venv/dev
 
 simulate: .venv/dev
 	$(BIN)/python -m tidelog.testing.simulation --seeds $(SEEDS) --from $(FROM) --jobs $(WORKERS) $(ARGS)
+
+mutants: .venv/dev
+	$(BIN)/python tests/mutants/mutation.py --jobs $(WORKERS) $(ARGS)
 
 chaos: .venv/dev .peers/installed
 	for store in sqlite zookeeper; do \

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple, TextIO
@@ -51,6 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--twice", action="store_true", help="run each seed twice, and compare what happened"
     )
     parser.add_argument(
+        "--first-failure", action="store_true", help="end with the first seed that fails"
+    )
+    parser.add_argument(
         "--plan", choices=("mixed", "short", "long"), default="mixed", help="kind of runs (mixed)"
     )
     options = parser.parse_args(arguments)
@@ -58,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _one(options.seed, options.plan, trace=options.trace, out=sys.stdout)
     run = partial(_run_twice if options.twice else _run, kind=options.plan)
     seeds = range(options.first, options.first + options.seeds)
-    return _many(seeds, options.jobs, run, out=sys.stdout)
+    return _many(seeds, options.jobs, run, first_failure=options.first_failure, out=sys.stdout)
 
 
 def _one(seed: int, kind: str, *, trace: bool, out: TextIO) -> int:
@@ -69,13 +72,21 @@ def _one(seed: int, kind: str, *, trace: bool, out: TextIO) -> int:
     return 1 if outcome.violations else 0
 
 
-def _many(seeds: range, jobs: int, run: Callable[[int], Result], *, out: TextIO) -> int:
+def _many(
+    seeds: range,
+    jobs: int,
+    run: Callable[[int], Result],
+    *,
+    first_failure: bool = False,
+    out: TextIO,
+) -> int:
     started = time.monotonic()
     progress = _Progress(len(seeds), out)
     failed: list[int] = []
     totals: dict[str, _Total] = {}
     deeds: Counter[str] = Counter()
-    for result in _results(seeds, jobs, run):
+    results = _results(seeds, jobs, run)
+    for result in results:
         totals.setdefault(result.plan, _Total()).add(result)
         deeds += result.deeds
         if result.violations:
@@ -83,6 +94,8 @@ def _many(seeds: range, jobs: int, run: Callable[[int], Result], *, out: TextIO)
             progress.clear()
             _show_failure(result, out)
         progress.step(len(failed))
+        if failed and first_failure:
+            results.close()
     progress.clear()
     for plan, total in sorted(totals.items()):
         print(f"{plan}: {total}", file=out)
@@ -122,14 +135,19 @@ class _Total:
         )
 
 
-def _results(seeds: range, jobs: int, run: Callable[[int], Result]) -> Iterator[Result]:
+def _results(
+    seeds: range, jobs: int, run: Callable[[int], Result]
+) -> Generator[Result, None, None]:
     """As they come.  A worker that dies ends it all with an error, where a `multiprocessing.Pool` would wait for ever."""
     context = multiprocessing.get_context("fork")
     for first in range(0, len(seeds), _SEEDS_OF_A_WORKER * jobs):
         some = seeds[first : first + _SEEDS_OF_A_WORKER * jobs]
         with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            for each in as_completed([pool.submit(run, seed) for seed in some]):
-                yield each.result()
+            try:
+                for each in as_completed([pool.submit(run, seed) for seed in some]):
+                    yield each.result()
+            finally:
+                pool.shutdown(cancel_futures=True)  # nobody may want the rest
 
 
 def _run(seed: int, kind: str) -> Result:

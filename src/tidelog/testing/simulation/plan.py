@@ -61,7 +61,7 @@ _SHORT = 0.6
 
 
 _WITHOUT = ""
-_SEVERAL_DIRECTORIES = 0.0
+_SEVERAL_DIRECTORIES = 0.3
 
 
 def _long(chance: Random) -> Plan:
