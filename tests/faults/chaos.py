@@ -61,6 +61,13 @@ _MENDED_AFTER_S = 30.0
 """A fault that some partition does not get over by itself is mended after so long: a leader whom the others cannot reach keeps
 leading as long as it reaches the metastore, and acks=all has to wait."""
 DISK_BYTES = 256 * 1024 * 1024
+_OTHER_SETTINGS = (
+    ("min.insync.replicas", ("1", "2", "3")),
+    ("replica.lag.time.max.ms", ("2000", "30000")),
+    ("log.segment.bytes", ("1048576", "1073741824")),
+    ("num.replica.fetchers", ("1", "2")),
+)
+"""What one broker may have otherwise than the others."""
 
 
 class ChaosBroker(LocalBroker):
@@ -72,6 +79,10 @@ class ChaosBroker(LocalBroker):
         self._internal_port = _free_port()
         self.proxy = ThreadProxy(self._internal_port)
         self._metastore = metastore
+        self.second: Path | None = None
+        """Another log directory, if it has one."""
+        self.settings: dict[str, str] = {}
+        """What it has otherwise than the others."""
 
     def command(self) -> list[str]:
         inner, outer = f"127.0.0.1:{self._internal_port}", f"127.0.0.1:{self.port}"
@@ -80,7 +91,10 @@ class ChaosBroker(LocalBroker):
             "advertised.listeners": f"INTERNAL://{self.proxy.address},PLAINTEXT://{outer}",
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         }
+        settings |= self.settings
         options = ["--data", str(self.data), "--broker-id", str(self.number)]
+        if self.second is not None:
+            options += ["--data", str(self.second)]
         options += ["--metastore", self._metastore]
         for name, value in settings.items():
             options += ["-X", f"{name}={value}"]
@@ -172,7 +186,8 @@ class Chaos:
             ChaosBroker(number, directory / f"broker-{number}", address)
             for number in range(BROKERS)
         ]
-        self.full_disk = self._mount_small_disk(self.brokers[-1])
+        self.full_disk = self._mount_small_disk(self.brokers[-1].data)
+        self.brokers[0].second = self._mount_small_disk(directory / "second-of-broker-0")
         self.faults: list[Fault] = []
         self._children: list[subprocess.Popen[bytes]] = []
         self._end = directory / "end"
@@ -254,15 +269,16 @@ class Chaos:
             broker.proxy.close()
         if self.zookeeper is not None:
             self.zookeeper.__exit__(None, None, None)
-        if self.full_disk is not None:
-            subprocess.run(["umount", str(self.full_disk)], check=False)
+        for mounted in (self.full_disk, self.brokers[0].second):
+            if mounted is not None:
+                subprocess.run(["umount", str(mounted)], check=False)
 
-    def _mount_small_disk(self, broker: ChaosBroker) -> Path | None:
-        """A small file system for one broker, where that can be had."""
-        broker.data.mkdir(parents=True)
-        options = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(broker.data)]
+    def _mount_small_disk(self, directory: Path) -> Path | None:
+        """A small file system, where that can be had."""
+        directory.mkdir(parents=True)
+        options = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(directory)]
         mounted = subprocess.run(options, check=False, capture_output=True)
-        return broker.data if mounted.returncode == 0 else None
+        return directory if mounted.returncode == 0 else None
 
     # ------------------------------------------------------------------ faults
 
@@ -273,9 +289,13 @@ class Chaos:
             "SIGSTOP": self._pause,
             "network cut": self._cut,
             "slow, lossy network": self._slow,
+            "machine lost": self._lose_machine,
+            "other settings": self._change_settings,
         }
         if self.full_disk is not None:
             kinds["disk full"] = self._fill_disk
+        if self.brokers[0].second is not None:
+            kinds["log directory read-only"] = self._make_read_only
         if self.zookeeper is not None:
             kinds["one ZooKeeper killed"] = self._kill_one_store
             kinds["all ZooKeepers away"] = self._kill_all_stores
@@ -339,6 +359,44 @@ class Chaos:
         victim.stop(PATIENCE_S)
         yield
         time.sleep(self._seconds(0.5, 3))
+        self._start(victim)
+
+    @contextlib.contextmanager
+    def _lose_machine(self, fault: Fault) -> Iterator[None]:
+        """Two brokers at once: what is left is fewer than min.insync.replicas, and takes no writes."""
+        lost = self.random.sample(self.brokers, 2)
+        fault.target = " and ".join(f"broker {each.number}" for each in lost)
+        for each in lost:
+            each.kill()
+        time.sleep(self._seconds(0.5, 5))
+        for each in lost:
+            self._start(each)
+        yield
+
+    @contextlib.contextmanager
+    def _change_settings(self, fault: Fault) -> Iterator[None]:
+        """A broker is started again with a setting that the others do not have, and goes on with it."""
+        victim = self._victim(fault)
+        name, values = self.random.choice(_OTHER_SETTINGS)
+        victim.settings[name] = self.random.choice(values)
+        fault.target += f": {name}={victim.settings[name]}"
+        victim.stop(PATIENCE_S)
+        self._start(victim)
+        yield
+
+    @contextlib.contextmanager
+    def _make_read_only(self, fault: Fault) -> Iterator[None]:
+        """A broker comes back, and one of its log directories is mounted read-only; then that is mended."""
+        victim = self.brokers[0]
+        assert victim.second is not None
+        fault.target = "second of broker 0"
+        victim.kill()
+        _remount(victim.second, "ro")
+        self._start(victim)
+        yield
+        time.sleep(self._seconds(0.5, 5))
+        victim.kill()
+        _remount(victim.second, "rw")
         self._start(victim)
 
     @contextlib.contextmanager
@@ -541,6 +599,10 @@ def _tracebacks(logs: str) -> list[str]:
         for at, line in enumerate(lines)
         if line.startswith("Traceback")
     ]
+
+
+def _remount(directory: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
 
 
 def _free_port() -> int:

@@ -4,12 +4,13 @@
     python tests/mutants/mutation.py --only "flush" -v       those whose name has this in it, with what their tests say
 
 Each mutant is a copy of the sources with one place changed.  It is caught when one of the tests that are named with it
-fails, or one of the first seeds of the simulation breaks its promises.  One that survives fails the run, and so does one whose place is
+fails, or one of the first seeds of the simulation breaks its promises, and the sources as they are do not.  One that survives fails the run, and so does one whose place is
 not found: then nothing was tried.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = ROOT / "src" / "tidelog"
 _SEEDS = 200
 _TIMEOUT_S = 1_800
+_FAILED = re.compile(r"^FAILED (\S+?(?:\[.*?\])?)(?: - |$)", re.MULTILINE)
+_BROKEN = re.compile(r"^seed (\d+) broke its promises:\n  - (.*)$", re.MULTILINE)
 
 
 class Mutant(NamedTuple):
@@ -91,9 +94,16 @@ def _caught(mutant: Mutant, options: argparse.Namespace) -> str | None:
         for test in mutant.tests:
             name = _failing_test(root, test, verbose=options.verbose)
             if name is not None:
+                if _failing_test(ROOT, name, verbose=options.verbose) is not None:
+                    raise SystemExit(f"{name} fails without a mutant, too")
                 return f"caught by {name}"
-        seed = _failing_seed(root, options)
-        return None if seed is None else f"caught by {seed}"
+        found = _failing_seed(root, options)
+        if found is None:
+            return None
+        seed, complaint = found
+        if _run(ROOT, ["-m", "tidelog.testing.simulation", "--seed", seed]).returncode:
+            raise SystemExit(f"seed {seed} fails without a mutant, too")
+        return f"caught by seed {seed}: {complaint}"
 
 
 def _failing_test(root: Path, test: str, *, verbose: bool) -> str | None:
@@ -103,22 +113,20 @@ def _failing_test(root: Path, test: str, *, verbose: bool) -> str | None:
         print(done.stdout[-4_000:])
     if done.returncode not in (0, 1):  # 1: a test has failed.  Anything else: there was none.
         raise SystemExit(f"pytest {test} ended with {done.returncode}:\n{done.stdout[-4_000:]}")
-    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    return failed[0] if failed else None
+    failed = _FAILED.search(done.stdout)
+    return failed[1] if failed else None
 
 
-def _failing_seed(root: Path, options: argparse.Namespace) -> str | None:
+def _failing_seed(root: Path, options: argparse.Namespace) -> tuple[str, str] | None:
+    """The first seed that fails, and what it complains of."""
     arguments = ["--seeds", str(options.seeds), "--jobs", str(options.jobs), "--first-failure"]
     done = _run(root, ["-m", "tidelog.testing.simulation", *arguments])
-    broken = [line for line in done.stdout.splitlines() if line.endswith(" broke its promises:")]
     if options.verbose:
         print(done.stdout[-2_000:])
-    if done.returncode not in (0, 1) or bool(broken) != (done.returncode == 1):
+    broken = _BROKEN.search(done.stdout)
+    if (broken is None) != (done.returncode == 0):
         raise SystemExit(f"the simulation ended with {done.returncode}:\n{done.stdout[-4_000:]}")
-    if not broken:
-        return None
-    first = done.stdout.partition(broken[0])[2].splitlines()[1].strip(" -")
-    return f"{broken[0].removesuffix(' broke its promises:')}: {first}"
+    return None if broken is None else (broken[1], broken[2])
 
 
 def _run(root: Path, arguments: list[str]) -> "subprocess.CompletedProcess[str]":
