@@ -42,6 +42,7 @@ from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
 from tidelog.broker.metastores import METADATA_FILE, metastore_of
+from tidelog.broker.missing_logs import may_lack_records, refuse_empty
 from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
@@ -97,8 +98,12 @@ class Broker:
         boot_id: str | None = None,
         intercept: Intercept | None = None,
         metrics: socket.socket | None = None,
+        accept_empty: bool = False,
     ) -> None:
-        """`metrics` is a bound socket for /metrics and its like; without it `metrics.listener` says where they are."""
+        """`metrics` is a bound socket for /metrics and its like; without it `metrics.listener` says where they are.
+
+        `accept_empty`: what the cluster believes to be in a directory that is empty is gone for good.
+        """
         self._clock = clock or SystemClock()
         self._files = files or LocalFiles()
         self._open_socket = network
@@ -129,6 +134,7 @@ class Broker:
         self._cleaner: Cleaner | None = None
         self._flusher = Flusher()
         self._metrics_socket = metrics
+        self._accept_empty = accept_empty
         self.monitoring = Monitoring(self._clock, time.thread_time, self._background)
         self._share = share_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.cluster_id = ""
@@ -218,6 +224,9 @@ class Broker:
         security = self._security = self._make_security(tail)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
+        if not self._accept_empty:
+            directories = self._settings.broker.log_dirs
+            refuse_empty(self._files, directories, tail.image, self._broker_id)
         self.monitoring.doing = "checking and opening its logs"
         logs = await self._open_logs(tail.image)
         self._bind()

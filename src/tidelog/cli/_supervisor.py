@@ -112,10 +112,11 @@ class Supervisor:
     async def _keep(self, plan: Plan, ready: Path) -> None:
         """Run one broker, again and again."""
         loop = asyncio.get_running_loop()
-        pause = 0.0
+        pause, again = 0.0, False
         while not self._stopping.is_set():
             started = loop.time()
-            code = await self._run_once(plan, ready)
+            code = await self._run_once(plan, ready, again=again)
+            again = True
             if self._stopping.is_set():
                 return
             if code == _WRONG_USE and not _exists(ready):
@@ -136,9 +137,12 @@ class Supervisor:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
 
-    async def _run_once(self, plan: Plan, ready: Path) -> int:
+    async def _run_once(self, plan: Plan, ready: Path, *, again: bool) -> int:
+        command = self._command(plan, ready)
+        if self._arguments.accept_empty and not again:  # a directory that is empty later is another matter
+            command.append("--accept-empty")
         child = await asyncio.create_subprocess_exec(
-            *self._command(plan, ready),
+            *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -78,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="written when it is ready: the addresses, one a line",
     )
+    add(
+        "--accept-empty",
+        action="store_true",
+        help="start on an empty directory although the cluster knows the broker: its data is gone for good",
+    )
     # For the supervisor of several brokers: stop when standard input ends.
     add("--until-eof", action="store_true", help=argparse.SUPPRESS)
     add(
@@ -208,7 +213,11 @@ async def _serve(settings: BrokerSettings, arguments: argparse.Namespace) -> int
     if arguments.until_eof:
         _stop_by_eof(stopping)
     gc.disable()  # nothing made while starting is garbage
-    broker = Broker(settings, metrics=_metrics_socket(settings, arguments.metrics))
+    broker = Broker(
+        settings,
+        metrics=_metrics_socket(settings, arguments.metrics),
+        accept_empty=arguments.accept_empty,
+    )
     starting = asyncio.create_task(broker.start())
     told = asyncio.create_task(stopping.wait())
     await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)

@@ -78,6 +78,8 @@ class Node:
         self.process: Process | None = None
         self.broker: Broker | None = None
         """Of the present life, once it serves."""
+        self.accept_empty = False
+        """Whether the next process may begin on an empty disk."""
         self.wanted = False
         """Whether it is to run: it is then started again should it end by itself."""
         self.lives = 0
@@ -114,6 +116,7 @@ class Node:
             network=cluster.network.open_socket,
             random=Random(self._chance.getrandbits(64)),
             boot_id=f"boot {self.boots}",
+            accept_empty=self.accept_empty,
         )
         try:
             await broker.start()

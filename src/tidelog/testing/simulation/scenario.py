@@ -11,7 +11,7 @@
 A line is a time in seconds and what happens then: kill, power, stop, start, pause or resume a broker; cut or heal links;
 slow a link (`slow b1>b2 500`, in ms); break the connections from one host to another; step a clock (`clock b1 -60000`);
 lose files of a broker that is down (`lose b1 t-0/partition.metadata`); fill its disk, or free it; let a log directory fail
-(`eio b1`, `eio b1 1`), be read-only or empty, and mend it; change its settings file
+(`eio b1`, `eio b1 1`), be read-only or empty (`accept b1` says that what was there is gone for good), and mend it; change its settings file
 (`set b1 min.insync.replicas=1`, which counts from its next start);
 replace a client; `grow`, `elect`, `move t-0 3,1,2`, `create s0 3`, `delete s0`.  At the end everything is mended and judged.
 
@@ -168,6 +168,7 @@ _ACTIONS: dict[str, Callable[..., Any]] = {
     "slow": Director.slow,
     "break": Director.sever,
     "lose": Director.lose,
+    "accept": lambda director, host: setattr(director.node(host), "accept_empty", True),
     "fill": lambda director, host: director.node(host).disk.fill(),
     "free": lambda director, host: director.node(host).disk.free(),
     "eio": Director.spoil,
