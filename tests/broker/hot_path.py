@@ -1,6 +1,7 @@
 """A broker of partitions alone: dispatcher, logs and waiting readers, without sockets and metastore."""
 
 import asyncio
+import math
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from tidelog.broker.handlers.fetch import fetch
 from tidelog.broker.handlers.list_offsets import list_offsets
 from tidelog.broker.handlers.produce import produce
 from tidelog.cluster.image import Image
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.throttle import Throttle
@@ -92,6 +94,12 @@ class NoPeers:
         raise BrokerNotAvailable(f"broker {broker_id} is not known")
 
 
+def endless_lease(clock: ManualClock) -> Lease:
+    lease = Lease(1, Image, clock, lambda: 1_000)
+    lease.until = math.inf
+    return lease
+
+
 class HotPath:
     """Two partitions of `events`, served through a dispatcher."""
 
@@ -117,6 +125,7 @@ class HotPath:
             waiting=Waiting(self.clock, self.timers),
             fetch_sessions=FetchSessions(3, self.clock),
             leader_throttle=Throttle(self.clock, lambda: 1_000),
+            lease=endless_lease(self.clock),
             handlers=Handlers(handlers),
         )
         self.dispatcher = Dispatcher(self.services)

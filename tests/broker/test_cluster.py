@@ -1,6 +1,7 @@
 """Three whole brokers of one metastore, on real sockets: any of them takes any request."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from tidelog.errors import (
     NetworkException,
     NoReassignmentInProgress,
     NotController,
+    NotLeaderOrFollower,
     PrincipalDeserializationFailure,
     StaleBrokerEpoch,
     StartError,
@@ -54,16 +56,27 @@ from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteT
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.protocol.messages.envelope import EnvelopeRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tidelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.testing.faulty_files import Fault, FaultyFiles, Point
@@ -256,6 +269,74 @@ async def test_a_session_that_is_lost_costs_no_restart(cluster: Cluster):
 
         await cluster.until(back)
     assert (await cluster.create(0, "later")).error_code == 0
+
+
+async def test_a_leader_out_of_touch_does_not_answer_as_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """The metastore is silent: it goes on while those in sync fetch from it, and then another may lead."""
+    await cluster.create(0, "orders", 1)
+    leader = (await cluster.partitions(cluster.controller, "orders"))[0].leader_id
+    request = produce_request(batch(b"one"), topic="orders", timeout_ms=30_000)
+
+    async def written() -> bool:
+        answer = await cluster.ask(leader, request)
+        return answer.responses[0].partition_responses[0].error_code == 0
+
+    await cluster.until(written)
+    assert (await answers(cluster, leader)) == (leader, 0, 0, 0)
+    member = cluster.brokers[leader]._member
+    assert member is not None
+    monkeypatch.setattr(member, "_renew_lease", lambda: None)
+    member.lease.until = -math.inf  # as when no sign of life had reached the metastore for long
+    assert (await answers(cluster, leader)) == (leader, 0, 0, 0), "its followers are there"
+    for each in cluster.brokers:
+        if each != leader:
+            replication = cluster.brokers[each]._replication
+            assert replication is not None
+            await replication.stop()
+
+    async def silent() -> bool:
+        return (await answers(cluster, leader))[0] == -1
+
+    await cluster.until(silent)
+    code = NotLeaderOrFollower.code
+    assert (await answers(cluster, leader)) == (-1, code, code, code)
+
+
+async def answers(cluster: Cluster, number: int) -> tuple[int, int, int, int]:
+    """Who leads `orders`, by Metadata; and what Fetch, ListOffsets and OffsetForLeaderEpoch say."""
+    (state,) = await cluster.partitions(number, "orders")
+    member = cluster.brokers[number]._member
+    assert member is not None
+    topic_id = member.tail.image.topics["orders"].id
+    fetched = await cluster.ask(
+        number,
+        FetchRequest(
+            max_wait_ms=0,
+            topics=[
+                FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_max_bytes=100)])
+            ],
+        ),
+    )
+    listed = await cluster.ask(
+        number,
+        ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition()])]
+        ),
+    )
+    ended = await cluster.ask(
+        number,
+        OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="orders", partitions=[OffsetForLeaderPartition()])]
+        ),
+    )
+    return (
+        state.leader_id,
+        fetched.responses[0].partitions[0].error_code,
+        listed.topics[0].partitions[0].error_code,
+        ended.topics[0].partitions[0].error_code,
+    )
 
 
 async def test_a_broker_whose_picture_stands_still_ends(cluster: Cluster):

@@ -42,7 +42,7 @@ from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
 from tidelog.broker.metastores import METADATA_FILE, metastore_of
-from tidelog.broker.missing_logs import may_lack_records, refuse_empty
+from tidelog.broker.missing_logs import refuse_empty
 from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
@@ -439,6 +439,7 @@ class Broker:
             authorizer=self._security.authorizer,
             producer_ids=producer_ids,
             waiting=waiting,
+            lease=member.lease,
             leader_throttle=Throttle(
                 self._clock, lambda: self._settings.replication.leader_throttled_rate
             ),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs i
     from tidelog.broker.telemetry import Telemetry
     from tidelog.cluster.control import Control
     from tidelog.cluster.image import Image
+    from tidelog.cluster.lease import Lease
     from tidelog.cluster.throttle import Throttle
     from tidelog.cluster.waiting import Waiting
     from tidelog.coordination.groups.coordinator import GroupCoordinator
@@ -57,6 +58,8 @@ class Services:
     fetch_sessions: "FetchSessions"
     leader_throttle: "Throttle"
     """Of what followers that catch up may have."""
+    lease: "Lease"
+    """Whether this broker may answer as a leader."""
     telemetry: "Telemetry" = field(default_factory=lambda: cast("Telemetry", Late(_no_telemetry)))
     """What clients tell of themselves."""
     refusals: Refusals = field(default_factory=Refusals)

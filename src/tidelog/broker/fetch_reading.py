@@ -39,6 +39,7 @@ class Reading:
         "deferred",
         "failed",
         "hidden",
+        "in_doubt",
         "incremental",
         "is_limited",
         "isolation",
@@ -87,6 +88,8 @@ class Reading:
         """Topics that the client may not read."""
         self.is_limited = False
         """Whether the client has a quota."""
+        self.in_doubt = False
+        """Whether this broker may not be the leader any more."""
 
     def limit(self, account: Account) -> None:
         """Read no more at a time than a window of the client's quota allows."""
@@ -114,6 +117,7 @@ class Reading:
         """Find what can be sent now."""
         self.partitions, self.results = {}, []
         self.bytes, self.failed = 0, False
+        self.in_doubt = self.services.lease.is_over
         for wanted in self.wanted:
             try:
                 if self.hidden and wanted.topic in self.hidden:
@@ -127,6 +131,8 @@ class Reading:
 
     def _read_one(self, wanted: Wanted) -> Result:
         partition = self._partition(wanted)
+        if self.in_doubt:
+            self.services.lease.check(partition)
         if wanted.leader_epoch != -1:
             partition.check_leader_epoch(wanted.leader_epoch)
         log = partition.log

@@ -19,6 +19,8 @@ def current_leader(
     if found is None or not 0 <= index < len(found.partitions):
         return None
     state = found.partitions[index]
+    if isinstance(error, NotLeaderOrFollower) and state.leader == services.broker_id:
+        return None  # it is not known who does (`cluster/lease.py`)
     return (state.leader, state.leader_epoch) if state.leader >= 0 else None
 
 

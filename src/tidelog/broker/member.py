@@ -12,6 +12,7 @@ await member.leave()
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from tidelog.cluster.control import Control
 from tidelog.cluster.controller import Controller
 from tidelog.cluster.election_news import Elections
 from tidelog.cluster.image import MIN_IN_SYNC, Image
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.membership import Membership
 from tidelog.cluster.metadata import BrokerRecord, Record, topic_id_text
 from tidelog.cluster.tail import Tail
@@ -79,6 +81,13 @@ class Member:
             clock=clock,
         )
         self._registration: Registration | None = None
+        self.lease = Lease(
+            broker.broker_id,
+            lambda: tail.image,
+            clock,
+            lambda: 2 * settings().replication.fetch_wait_max_ms,
+        )
+        """Whether this broker may answer as a leader."""
         self.peers = BrokerPeers(
             broker.broker_id,
             lambda: tail.image,
@@ -107,7 +116,7 @@ class Member:
                 await asyncio.sleep(_TAKEN_RETRY_SECONDS)
             except MetastoreError as error:
                 raise StartError(str(error)) from error
-        self._background.every("heartbeat", broker.heartbeat_interval_ms, self._members.heartbeat)
+        self._background.every("heartbeat", broker.heartbeat_interval_ms, self._heartbeat)
         self._background.run("membership", self._members.watch(), vital=True)
 
     async def register(
@@ -135,6 +144,7 @@ class Member:
         """Lead from now on, and stay a member whatever happens."""
         assert self._registration is not None
         await self._registration.unfence()
+        self._renew_lease()
         self._background.run("registration", self._registration.run(), vital=True)
         interval_ms = self._settings().cluster.leader_imbalance_check_interval_s * 1000
         self._background.every("balance of leaders", interval_ms, self._rebalance)
@@ -162,6 +172,14 @@ class Member:
         """Give up the session, and controllership with it."""
         self.peers.close()
         await self._members.leave()
+
+    async def _heartbeat(self) -> None:
+        await self._members.heartbeat()
+        self._renew_lease()
+
+    def _renew_lease(self) -> None:
+        # With another session it may have lost what it led, and not have heard of it.
+        self.lease.until = self._members.deadline if self.is_settled else -math.inf
 
     async def _rebalance(self) -> None:
         cluster = self._settings().cluster

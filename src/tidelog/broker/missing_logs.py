@@ -24,9 +24,7 @@ def refuse_empty(files: Files, directories: Sequence[str], image: Image, broker_
 
     Called before anything is written to the directories: after that they would look used.
     """
-    empty = [
-        each for each in directories if not files.exists(str(Path(each, META_PROPERTIES)))
-    ]
+    empty = [each for each in directories if not files.exists(str(Path(each, META_PROPERTIES)))]
     held = _held(image, broker_id) if empty else []
     if not held:
         return

@@ -9,8 +9,8 @@ from tidelog.clock import Clock
 from tidelog.cluster.fetcher import Fetchers
 from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
+from tidelog.cluster.lease import heard_since
 from tidelog.cluster.offline import AssignDirectories, Offline
-from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.resigning import Place, Resigning
@@ -55,12 +55,12 @@ class Replication:
             partitions, alter, clock, random, max_lag_ms, lambda each: self._eligible(each, -1)
         )
 
-        def heard_since(place: Place, since: float) -> Set[int]:
+        def heard(place: Place, since: float) -> Set[int]:
             name = image().topic_names.get(place[0], "")
             partition = partitions.maybe_get(name, place[1])
-            return frozenset() if partition is None else _heard_since(partition, int(since * 1000))
+            return frozenset() if partition is None else heard_since(partition, int(since * 1000))
 
-        self.resigning = Resigning(broker_id, image, alter, clock, heard_since)
+        self.resigning = Resigning(broker_id, image, alter, clock, heard)
         self.offline = Offline(broker_id, image, assign)
         self.surroundings = Surroundings(
             broker_id=broker_id,
@@ -115,13 +115,3 @@ class Replication:
     def _own_epoch(self) -> int:
         own = self._image().brokers.get(self._broker_id)
         return -1 if own is None else own.epoch
-
-
-def _heard_since(partition: Partition, then_ms: int) -> frozenset[int]:
-    """The followers that have fetched since."""
-    for watcher in list(partition.replica_watchers):
-        watcher.settled(
-            partition
-        )  # a session makes up for the fetches of a partition that is parked
-    followers = {} if partition.followers is None else partition.followers.by_id
-    return frozenset(each.broker_id for each in followers.values() if each.fetched_ms > then_ms)

@@ -139,7 +139,9 @@ class Supervisor:
 
     async def _run_once(self, plan: Plan, ready: Path, *, again: bool) -> int:
         command = self._command(plan, ready)
-        if self._arguments.accept_empty and not again:  # a directory that is empty later is another matter
+        if (
+            self._arguments.accept_empty and not again
+        ):  # a directory that is empty later is another matter
             command.append("--accept-empty")
         child = await asyncio.create_subprocess_exec(
             *command,

@@ -62,6 +62,12 @@ class Membership:
         assert self._session is not None
         return str(incarnation_of(self.member, self._session.token))
 
+    @property
+    def deadline(self) -> float:
+        """Monotonic time until which the others surely take this broker for alive."""
+        assert self._session is not None
+        return self._metastore.session_deadline(self._session)
+
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call `listener` when the session or the controller is another one."""
         self._listeners.append(listener)

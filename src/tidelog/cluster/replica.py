@@ -246,6 +246,10 @@ class Followers:
                 found.append(broker_id)
         return found
 
+    def heard_since(self, then_ms: int) -> frozenset[int]:
+        """Those that have fetched since."""
+        return frozenset(each for each, its in self.by_id.items() if its.fetched_ms > then_ms)
+
     def propose(self, isr: tuple[int, ...]) -> Proposal:
         """Note what the controller is asked for."""
         assert self.proposal is None, self.proposal

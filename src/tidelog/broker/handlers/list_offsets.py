@@ -84,6 +84,8 @@ def _answer(
         ctx.check(DESCRIBE, Resource.topic(topic))
         partition = ctx.broker.partitions.get(topic, asked.partition_index)
         partition.check_leader_epoch(asked.current_leader_epoch)
+        if ctx.broker.lease.is_over:
+            ctx.broker.lease.check(partition)
         timestamp, offset, epoch = _find(partition, asked.timestamp, isolation, ctx.api_version)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(

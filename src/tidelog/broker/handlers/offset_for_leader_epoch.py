@@ -46,6 +46,8 @@ def _end(
             ctx.check(DESCRIBE, Resource.topic(topic))
         partition = ctx.broker.partitions.get(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
+        if ctx.broker.lease.is_over:
+            ctx.broker.lease.check(partition)
         epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
