@@ -4,6 +4,7 @@ Without `advertised.listeners` a client is told the address that it dialled: wha
 connection works for the next one, through port forwards and from inside containers.  With it, the broker obeys.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -100,3 +101,12 @@ def _parse(setting: str, text: str) -> Listener:
         example = "PLAINTEXT://host:9092"
         raise SettingsError(f"{setting}={text!r} must be an address such as {example}")
     return Listener(name.upper() if separator else "PLAINTEXT", host.strip("[]"), int(port))
+
+
+def cure_of(error: OSError, port: int) -> str:
+    """Why a port cannot be listened on, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use; stop what uses it, or choose another with --port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more rights; choose one above 1023 with --port"
+    return f"{error.strerror or error}; choose another address with --listen"

@@ -13,7 +13,6 @@ stop is written.
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import resource
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from tidelog.broker.addresses import Listener as ListenerAddress
-from tidelog.broker.addresses import endpoints
+from tidelog.broker.addresses import cure_of, endpoints
 from tidelog.broker.adoption import adopt, metadata_of_kafka
 from tidelog.broker.background import Background
 from tidelog.broker.boot import this_boot
@@ -42,7 +41,7 @@ from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
 from tidelog.broker.member import Member, new_cluster_id, new_topic_id
 from tidelog.broker.metastores import METADATA_FILE, metastore_of
-from tidelog.broker.missing_logs import refuse_empty
+from tidelog.broker.missing_logs import lacks_a_directory, may_lack_records
 from tidelog.broker.monitoring import Monitoring, Parts
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replicas import Replicas
@@ -68,6 +67,7 @@ from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
+from tidelog.storage.last_life import NO_EPOCH
 from tidelog.storage.manager import LogManager
 
 if TYPE_CHECKING:  # imported when they are needed: a start must be quick
@@ -224,9 +224,9 @@ class Broker:
         security = self._security = self._make_security(tail)
         await self._open_metastore(tail)
         self._settings = in_force(self._static, tail.image, self._broker_id)
-        if not self._accept_empty:
-            directories = self._settings.broker.log_dirs
-            refuse_empty(self._files, directories, tail.image, self._broker_id)
+        empty = lacks_a_directory(self._files, self._static.broker, tail.image)
+        if empty and not self._accept_empty:
+            raise StartError(empty)
         self.monitoring.doing = "checking and opening its logs"
         logs = await self._open_logs(tail.image)
         self._bind()
@@ -262,11 +262,13 @@ class Broker:
             self._flusher,
             lambda: self._settings.log,
             replication,
+            begins_empty=bool(empty),
         )
         services = self._make_services(tail, logs, partitions, member)
+        lacking = may_lack_records(tail.image, self._broker_id, logs)
         await member.register(
             self._record(),
-            last_epoch=logs.last_epoch(self._boot_id),
+            last_epoch=NO_EPOCH if lacking else logs.last_epoch(self._boot_id),
             registered=partial(logs.begin_life, self._boot_id),
             adopted=lambda image: self._adopted(image, logs),
         )
@@ -402,7 +404,9 @@ class Broker:
                 sock = self._open_socket(each.host, each.port, self._settings.network)
             except OSError as error:
                 where = Address(each.host, each.port)
-                raise StartError(f"cannot listen on {where}: {_cure(error, each.port)}") from error
+                raise StartError(
+                    f"cannot listen on {where}: {cure_of(error, each.port)}"
+                ) from error
             self._sockets.append((sock, each))
 
     def _make_services(
@@ -557,7 +561,7 @@ class Broker:
                 listener.start()
             except OSError as error:
                 raise StartError(
-                    f"cannot listen on {listener.address}: {_cure(error, each.port)}"
+                    f"cannot listen on {listener.address}: {cure_of(error, each.port)}"
                 ) from error
         return limits
 
@@ -598,11 +602,3 @@ async def _import(handlers: Handlers) -> None:
     """Import the handlers one by one, so that no client has to wait for all of them."""
     while handlers.load_next():  # noqa: ASYNC110
         await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)
-
-
-def _cure(error: OSError, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use; stop what uses it, or choose another with --port"
-    if error.errno == errno.EACCES:
-        return f"port {port} needs more rights; choose one above 1023 with --port"
-    return f"{error.strerror or error}; choose another address with --listen"

@@ -6,11 +6,11 @@ only logs are missing, and all directories are known, it registers as one that m
 has another member.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from pathlib import Path
 
+from tidelog.broker.settings import BrokerConfig
 from tidelog.cluster.image import Image
-from tidelog.errors import StartError
 from tidelog.names import TopicPartition
 from tidelog.storage.checkpoints import META_PROPERTIES
 from tidelog.storage.files import Files
@@ -19,15 +19,16 @@ _NAMED = 3
 """How many of the missing ones are told by name."""
 
 
-def refuse_empty(files: Files, directories: Sequence[str], image: Image, broker_id: int) -> None:
-    """Raise `StartError` if a directory was never used, and a replica of this broker is nowhere.
+def lacks_a_directory(files: Files, broker: BrokerConfig, image: Image) -> str:
+    """Why the broker should not start: a directory was never used, and a replica of this broker is nowhere.  Else nothing.
 
     Called before anything is written to the directories: after that they would look used.
     """
+    directories, broker_id = broker.log_dirs, broker.broker_id
     empty = [each for each in directories if not files.exists(str(Path(each, META_PROPERTIES)))]
     held = _held(image, broker_id) if empty else []
     if not held:
-        return
+        return ""
     found: set[str] = set()
     for each in directories:
         try:
@@ -35,15 +36,16 @@ def refuse_empty(files: Files, directories: Sequence[str], image: Image, broker_
         except FileNotFoundError:
             continue
         except OSError:
-            return  # it may be there: the broker goes on without that directory, and with the replica offline
+            return ""  # it may be there: the broker goes on without that directory, and with the replica offline
     missing = [each for each in held if str(each) not in found]
-    if missing:
-        names = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
-        raise StartError(
-            f"broker {broker_id} is known to the cluster and has {len(missing)} replica(s) ({names}), but {', '.join(empty)} is "
-            "empty: is the volume mounted? If what was there is gone for good, start once with --accept-empty: "
-            "it is copied from the other replicas then"
-        )
+    if not missing:
+        return ""
+    names = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
+    return (
+        f"broker {broker_id} is known to the cluster and has {len(missing)} replica(s) ({names}), but {', '.join(empty)} is "
+        "empty: is the volume mounted? If what was there is gone for good, start once with --accept-empty: "
+        "it is copied from the other replicas then"
+    )
 
 
 def may_lack_records(

@@ -11,7 +11,16 @@ from functools import partial
 from uuid import UUID
 
 from tidelog.broker.replication import Replication
-from tidelog.cluster.image import BROKER, CLUSTER, TOPIC, Delta, Image, PartitionState, Topic
+from tidelog.cluster.image import (
+    BROKER,
+    CLUSTER,
+    NO_LEADER,
+    TOPIC,
+    Delta,
+    Image,
+    PartitionState,
+    Topic,
+)
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.errors import (
@@ -40,8 +49,13 @@ class Replicas:
         flusher: Flusher,
         log_defaults: Callable[[], LogConfig],
         replication: Replication,
+        *,
+        begins_empty: bool = False,
     ) -> None:
-        """`log_defaults` gives the broker's log settings as they are at the moment."""
+        """`log_defaults` gives the broker's log settings as they are at the moment.
+
+        `begins_empty`: its directories were empty, and somebody said that what was there is gone for good.
+        """
         self._broker_id = broker_id
         self._logs = logs
         self._partitions = partitions
@@ -57,6 +71,9 @@ class Replicas:
         They are offline until a start finds them.  To begin one anew elsewhere would hide its records, let this broker lead
         without them, and leave two of it when the directory is back.
         """
+        self._begins_empty = begins_empty
+        self._to_begin_anew: set[tuple[UUID, int]] = set()
+        """Those of `_lost` that are nowhere: they are begun again as soon as another replica leads."""
         self._image = Image()
         """The last one that was followed."""
         logs.on_offline = self._went_offline
@@ -64,7 +81,8 @@ class Replicas:
     def resume(self, image: Image) -> None:
         """At the start: hold what `image` says, with the logs that were found.
 
-        A log that was not found may lie on a directory that failed.  Then it is offline.
+        A log that was not found may lie on a directory that failed.  Then it is offline.  So it is where this broker was the last in
+        sync, and had something: to lead with an empty log would erase what the others have.
         """
         self._image = image
         self._set_strays_aside(image)
@@ -74,14 +92,39 @@ class Replicas:
                 i for i, each in enumerate(topic.partitions) if self._broker_id in each.replicas
             ]
             missing = [i for i in ours if TopicPartition(topic.name, i) not in self._logs]
-            if missing and failure is None:
-                log.warning(
-                    "topic %s: partitions %s have no log and begin empty", topic.name, missing
-                )
             if failure is not None:
                 self._lost.update(((topic.id, index), failure) for index in missing)
+            elif missing:
+                self._begin(topic, missing)
             self._host(image, topic, ours)
         self._logs.sync_directories()
+
+    def _begin(self, topic: Topic, missing: Sequence[int]) -> None:
+        """Let replicas begin empty whose logs were not found, or hold them back."""
+        held_back = [each for each in missing if self._was_last(topic, each)]
+        empty = [each for each in missing if each not in held_back]
+        if empty:
+            log.warning("topic %s: partitions %s have no log and begin empty", topic.name, empty)
+        for index in held_back:
+            error = KafkaStorageError(
+                f"the log of {topic.name}-{index} is gone from broker {self._broker_id}, the last in sync"
+            )
+            log.error(
+                "%s: bring it back and start again, or let another replica lead with what it has: "
+                "tidelog cluster elect --unclean %s",
+                error,
+                topic.name,
+            )
+            self._lost[topic.id, index] = error
+            self._to_begin_anew.add((topic.id, index))
+
+    def _was_last(self, topic: Topic, index: int) -> bool:
+        """Whether only this broker was in sync, other replicas exist, and it had a log."""
+        state, where = topic.partitions[index], TopicPartition(topic.name, index)
+        if state.isr != (self._broker_id,) or len(state.replicas) == 1:
+            return False
+        had_one = any(each.high_watermarks.get(where) for each in self._logs.directories)
+        return had_one or self._begins_empty or self._broker_id in state.offline
 
     def _set_strays_aside(self, image: Image) -> None:
         """Set aside logs of topics that were deleted, or of replicas that were moved, while this broker was down.
@@ -117,9 +160,8 @@ class Replicas:
         self._image = image
         for topic in delta.deleted:
             self._delete(topic)
-        self._configure(
-            image, delta
-        )  # a smaller ISR must not commit by an older min.insync.replicas
+        # First: a smaller ISR must not commit by an older min.insync.replicas.
+        self._configure(image, delta)
         for topic, indexes in _new_partitions(image, delta):
             self._host(image, topic, indexes)
         self._logs.sync_directories()
@@ -137,18 +179,24 @@ class Replicas:
         config = self.topic_config(image, topic.name)
         for index in indexes:
             state = topic.partitions[index]
+            if (topic.id, index) in self._to_begin_anew and _leads_another(state, self._broker_id):
+                self._forget_lost(topic, index)
             try:
                 if self._broker_id in state.replicas:
                     self._take_role(self._hosted(topic, index, state, config), state)
                 elif self._held(topic, index):
                     log.info("%s-%d has been moved to %s", topic.name, index, list(state.replicas))
                     self._remove(topic.name, index, NotLeaderOrFollower())
-                    self._lost.pop((topic.id, index), None)
-                    self._replication.offline.forget(topic.id, index)
+                    self._forget_lost(topic, index)
             except KafkaStorageError as error:
                 self._not_opened(topic, index, error)
             else:
                 self._unopened.pop((topic.name, index), None)
+
+    def _forget_lost(self, topic: Topic, index: int) -> None:
+        self._lost.pop((topic.id, index), None)
+        self._to_begin_anew.discard((topic.id, index))
+        self._replication.offline.forget(topic.id, index)
 
     def _held(self, topic: Topic, index: int) -> bool:
         """Whether there is a replica here, offline or not."""
@@ -239,8 +287,7 @@ class Replicas:
             known = self._partitions.maybe_hosted(topic.name, index)
             if self._broker_id in state.replicas if known is None else known.topic_id == topic.id:
                 self._remove(topic.name, index, UnknownTopicOrPartition())
-                self._lost.pop((topic.id, index), None)
-                self._replication.offline.forget(topic.id, index)
+                self._forget_lost(topic, index)
 
     def _remove(self, topic: str, index: int, error: KafkaError) -> None:
         partition = self._partitions.maybe_hosted(topic, index)
@@ -276,6 +323,10 @@ class Replicas:
                 self._replication.offline.add(topic.id, each.partition)
                 # A controller of an older version is not told of offline replicas; to leave the ISR it understands.
                 self._replication.resigning.begin(topic.id, each.partition, for_good=True)
+
+
+def _leads_another(state: PartitionState, broker_id: int) -> bool:
+    return state.leader not in (NO_LEADER, broker_id)
 
 
 def _new_partitions(image: Image, delta: Delta) -> Iterator[tuple[Topic, Sequence[int]]]:

@@ -76,8 +76,9 @@ class Offline:
         self._woken.set()
 
     def forget(self, topic_id: UUID, index: int) -> None:
-        """The replica is deleted, or held elsewhere."""
+        """The replica is deleted, held elsewhere, or begun anew."""
         self._here.discard((topic_id, index))
+        self._woken.set()
 
     async def tell(self) -> None:
         """Let the controller know what is offline here, and only that, however long that takes."""

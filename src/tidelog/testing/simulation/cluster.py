@@ -131,6 +131,7 @@ class Node:
             )
             return
         self.broker = broker
+        self.accept_empty = False
         self._failed_starts = 0
         cluster.story.tell(process.name, "serves")
         await broker.ended.wait()

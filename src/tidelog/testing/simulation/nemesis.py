@@ -219,6 +219,7 @@ class Nemesis:
         directory = self._chance.choice(node.log_dirs)
         self._tell(f"{directory} is empty")
         node.disk.empty(directory)
+        node.accept_empty = True
         self._later(lambda: self._start(node), self._for_a_while())
 
     def _change_settings(self) -> None:
