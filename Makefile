@@ -73,6 +73,7 @@ check: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/dashboard.py --check
+	$(BIN)/python scripts/picture.py --check
 
 peers: .peers/installed
 
@@ -93,6 +94,7 @@ bench-parts: .venv/dev
 docs: .venv/installed
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/dashboard.py
+	$(BIN)/python scripts/picture.py
 
 constraints: .venv/dev
 	@{ echo "# The versions that the tests have passed with; written by make constraints."; \

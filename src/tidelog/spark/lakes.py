@@ -1,5 +1,6 @@
 """The formats of a lake, which one a directory has, and what a path may be."""
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -24,9 +25,12 @@ def open_lake(path: str, format: str | None = None) -> AnyLake:
 
 
 def local_path(text: str) -> str:
-    """A directory that driver and tasks see, by its path or as `file:`; anything else is refused instead of made here."""
+    """A directory that driver and tasks see, by its path or as `file:`; anything else is refused instead of made here.
+
+    The path is whole: tasks may run in another working directory.
+    """
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
-        return text
+        return os.path.abspath(text)
     parsed = urlparse(text)
     if parsed.scheme.lower() != "file" or parsed.netloc not in ("", "localhost"):
         raise SettingsError(
