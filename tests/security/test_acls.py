@@ -1,7 +1,7 @@
 """Access rules: Kafka's model as a table, and against a plain reading of it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.security.acls import (
@@ -116,6 +116,13 @@ def test_the_arranged_rules_say_what_a_plain_reading_says(rules, name, operation
 
 
 @given(rules=st.lists(acls, max_size=6), name=st.sampled_from(["a", "ab", "abc", "b", "bcd"]))
+@example(  # a prefix that is a star is no star: names that begin with one
+    rules=[
+        Acl(TOPIC, "*", PatternType.LITERAL, "User:x", "*", WRITE, ALLOW),
+        Acl(TOPIC, "*", PREFIXED, "User:x", "*", WRITE, DENY),
+    ],
+    name="a",
+)
 def test_whoever_may_write_somewhere_may_write_anywhere(rules, name):
     made = Rules(rules)
     if made.allows("User:x", "h", WRITE, Resource(TOPIC, name)):

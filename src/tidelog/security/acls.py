@@ -226,8 +226,10 @@ class Match(IntEnum):
 
 def _is_denied(allowed: Acl, denied: list[Acl]) -> bool:
     """Whether a deny covers everything that `allowed` allows."""
+    everywhere = allowed.pattern is PatternType.LITERAL and allowed.name == WILDCARD
     for each in denied:
-        if each.pattern is PatternType.PREFIXED and allowed.name.startswith(each.name):
+        prefixed = each.pattern is PatternType.PREFIXED
+        if prefixed and allowed.name.startswith(each.name) and not everywhere:
             return True
         if each.pattern is allowed.pattern is PatternType.LITERAL and each.name == allowed.name:
             return True
