@@ -8,16 +8,19 @@ import argparse
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import MISSING
 from pathlib import Path
 
 from tidelog.broker.dispatch import Handlers
 from tidelog.broker.metrics.sources import families, sources
 from tidelog.broker.settings import SECTIONS
 from tidelog.cli.main import command_names, parser_for
-from tidelog.settings import Declared, declared, text_of
+from tidelog.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from tidelog.settings import Declared, Section, allowed_by, declared, text_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference"
+OPTIONS = ROOT / "src" / "tidelog" / "client" / "options.py"
 ADVERTISED = ROOT / "src" / "tidelog" / "broker" / "advertised.py"
 NOTE = "<!-- Written by `make docs`; do not edit. -->"
 FOREVER = (1 << 63) - 1
@@ -31,7 +34,9 @@ def main(arguments: list[str]) -> int:
         PAGES / "apis.md": apis(),
         PAGES / "commands.md": commands(),
         PAGES / "metrics.md": metrics(),
+        PAGES / "client-settings.md": client_settings(),
         ADVERTISED: advertised(),
+        OPTIONS: options(),
     }
     texts = {path: "\n".join(lines) + "\n" for path, lines in pages.items()}
     if "--check" in arguments:
@@ -59,6 +64,88 @@ def settings() -> Iterator[str]:
             for each in declared(section)
         )
         yield from table(("setting", "default", "topic", "meaning"), rows)
+
+
+def client_settings() -> Iterator[str]:
+    """Every setting of the clients, by the section that declares it."""
+    yield from (NOTE, "# Settings of the clients", "")
+    yield (
+        "Keywords of `Producer`, `Consumer`, `SimpleConsumer` and `Admin` in snake_case (`linger_ms=20`), or Kafka's names in a mapping; "
+        "[Python clients](../guide/clients.md) says how they are used. Other clients' names of the same setting are understood."
+    )
+    for section, mine in _own_settings():
+        yield from ("", f"## {_first_line(section.__doc__)}", "")
+        rows = (
+            (f"`{keyword(each)}`", _names(each), _default(each), each.spec.doc) for each in mine
+        )
+        yield from table(("keyword", "names", "default", "meaning"), rows)
+
+
+def options() -> Iterator[str]:
+    """A module that has the clients' settings as typed keywords."""
+    yield '"""The clients\' settings as typed keywords, from their declarations; written by `make docs`, do not edit.'
+    yield ""
+    yield "`help(ProducerOptions)` lists what a `Producer` takes beside its own arguments; Kafka's names are in docs/reference."
+    yield '"""'
+    yield ""
+    yield "from collections.abc import Sequence"
+    yield "from typing import Literal, TypedDict"
+    yield ""
+    yield "from tidelog.client.tokens import TokenProvider"
+    yield ""
+    for _, mine in _own_settings():
+        for each in mine:
+            yield from _alias(each)
+    for section, mine in _own_settings():
+        name = section.__name__.replace("Settings", "Options")
+        base = "TypedDict" if section is ClientSettings else "ClientOptions"
+        yield from ("", "", f"class {name}({base}, total=False):")
+        yield f'    """{_first_line(section.__doc__)}.'
+        yield ""
+        for each in mine:
+            default = "" if each.default is MISSING else f" ({text_of(each.default) or 'none'})"
+            yield f"    {keyword(each)}: {' '.join(each.spec.doc.split())}{default}"
+        yield from ('    """', "")
+        yield from (f"    {keyword(each)}: {_annotation(each)}" for each in mine)
+
+
+def keyword(each: Declared) -> str:
+    """The name under which a client takes it."""
+    return each.spec.name.replace(".", "_")
+
+
+def _own_settings() -> Iterator[tuple[type[Section], list[Declared]]]:
+    """The clients' sections, each with what it adds to what all have."""
+    shared = {each.spec.name for each in declared(ClientSettings)}
+    yield ClientSettings, list(declared(ClientSettings))
+    for section in (ProducerSettings, ConsumerSettings):
+        yield section, [each for each in declared(section) if each.spec.name not in shared]
+
+
+def _alias(each: Declared) -> Iterator[str]:
+    """The words that it may be, as a type."""
+    words = allowed_by(each.spec.check)
+    if not words or each.kind is not str:
+        return
+    values = [f'"{word}"' for word in words]
+    values += [word for word in words if word.lstrip("-").isdigit()]
+    line = f"{_alias_name(each)} = Literal[{', '.join(values)}]"
+    if len(line) <= 100:
+        yield line
+    else:
+        yield from (f"{_alias_name(each)} = Literal[", *(f"    {value}," for value in values), "]")
+
+
+def _alias_name(each: Declared) -> str:
+    return "".join(part.capitalize() for part in each.spec.name.split("."))
+
+
+def _annotation(each: Declared) -> str:
+    if each.kind is str and allowed_by(each.spec.check):
+        return f"{_alias_name(each)} | None"
+    known = {int: "int", float: "float", bool: "bool", str: "str"}
+    known[tuple[str, ...]] = "str | Sequence[str]"
+    return f"{known.get(each.kind, 'TokenProvider')} | None"
 
 
 def apis() -> Iterator[str]:
@@ -162,6 +249,8 @@ def _names(each: Declared) -> str:
 
 
 def _default(each: Declared) -> str:
+    if each.default is MISSING:
+        return "must be set"
     if each.default == FOREVER:
         return "never"
     text = text_of(each.default)

@@ -155,7 +155,13 @@ def one_of(*allowed: str) -> Check:
         return bool(parts) and all(part in allowed for part in parts)
 
     check.__doc__ = "one of " + ", ".join(allowed)
+    check.allowed = allowed  # type: ignore[attr-defined]  # for whoever lists them
     return check
+
+
+def allowed_by(check: Check | None) -> tuple[str, ...]:
+    """The words of a `one_of`; none for another check."""
+    return getattr(check, "allowed", ())
 
 
 _PEM = "-----BEGIN"

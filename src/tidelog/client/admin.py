@@ -9,7 +9,7 @@ Absent: delegation tokens, features, moving replicas between a broker's director
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from uuid import UUID
 
 from tidelog.client.admin_replicas import AsyncReplicaAdmin
@@ -18,6 +18,7 @@ from tidelog.client.admin_transactions import AsyncTransactionAdmin
 from tidelog.client.background import Blocking, blocking
 from tidelog.client.cluster import Cluster, UnknownTopic
 from tidelog.client.groups import AsyncGroups
+from tidelog.client.keywords import Keywords
 from tidelog.client.offsets import (
     EARLIEST,
     LATEST,
@@ -26,6 +27,7 @@ from tidelog.client.offsets import (
     FoundOffset,
     find_offsets,
 )
+from tidelog.client.options import ClientOptions
 from tidelog.client.settings import ClientSettings, load
 from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition, error_of
@@ -130,9 +132,19 @@ class ClusterDescription:
 
 
 class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSecurityAdmin):
-    """Administration on the running loop."""
+    """Administration on the running loop; its methods are awaited.
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+        async with Admin(bootstrap_servers="localhost:9092") as admin:
+            await admin.create_topics({"orders": 12}, configs={"retention.ms": "3600000"})
+
+    It takes the options that all clients have: `help(tidelog.client.options.ClientOptions)` lists them.
+    """
+
+    __signature__ = Keywords(ClientSettings)
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         self.settings = load(ClientSettings, config, options)
         super().__init__(Cluster(self.settings))
 
@@ -432,9 +444,19 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
 
 
 class Admin(Blocking[AsyncAdmin]):
-    """Administration, blocking; every method is its async twin's."""
+    """Administration, blocking; every method is its async twin's.
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+        with Admin(bootstrap_servers="localhost:9092") as admin:
+            admin.create_topics({"orders": 12}, configs={"retention.ms": "3600000"})
+
+    It takes the options that all clients have: `help(tidelog.client.options.ClientOptions)` lists them.
+    """
+
+    __signature__ = Keywords(ClientSettings)
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         super().__init__(lambda: AsyncAdmin(config, **options), "tidelog-admin")
 
     def metrics(self) -> dict[str, float]:

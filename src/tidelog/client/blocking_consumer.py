@@ -4,10 +4,10 @@ import inspect
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tidelog.client.assignment import PartitionState
 from tidelog.client.background import Blocking, blocking
@@ -16,8 +16,11 @@ from tidelog.client.committing import Offsets, OnCommit
 from tidelog.client.consumer import AsyncConsumer, Names
 from tidelog.client.decoding import Deserializer
 from tidelog.client.deserializing import Away, Interceptor, OnBad
+from tidelog.client.keywords import Keywords
 from tidelog.client.message import BadMessage, Message
+from tidelog.client.options import ConsumerOptions
 from tidelog.client.reader import Reader
+from tidelog.client.settings import ConsumerSettings
 from tidelog.client.streams import Stream, share_of
 from tidelog.errors import SettingsError
 
@@ -26,23 +29,42 @@ if TYPE_CHECKING:
 
 
 class Consumer(Blocking[AsyncConsumer]):
-    """A consumer for threads.  One thread reads; others may seek, pause, commit and close."""
+    """A consumer for threads.  One thread reads; others may seek, pause, commit and close.
+
+        with Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+            for message in consumer:
+                print(message.partition, message.offset, message.value)
+
+    Options that matter; `help(tidelog.client.options.ConsumerOptions)` lists all of them:
+
+    bootstrap_servers   addresses of some brokers: "host:port", or a list of them
+    group_id            the group that shares the partitions; without one all are read
+    topics              what to read; `subscribe` and `assign` say more
+    auto_offset_reset   where to begin without a committed offset: earliest, latest (the default), none
+    enable_auto_commit  whether what is done is committed by itself (True)
+    isolation_level     read_committed hides what is open or aborted
+    key_deserializer, value_deserializer   functions from bytes
+    on_bad              what to do with a message that they cannot read: raise, skip, or a function
+    """
+
+    __signature__ = Keywords(ConsumerSettings)
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
-        *,
+        config: Mapping[str, Any] | str | Iterable[str] | None = None,
+        *more_topics: str,
         topics: Names = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         on_bad: OnBad = "raise",
         interceptors: Sequence[Interceptor] = (),
         on_commit: OnCommit | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         def make() -> AsyncConsumer:
             return AsyncConsumer(
                 config,
+                *more_topics,
                 topics=topics,
                 key_deserializer=key_deserializer,
                 value_deserializer=value_deserializer,

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from tidelog.client.accumulator import BufferFull
 from tidelog.client.background import Blocking, LoopThread, blocking, drop
@@ -22,9 +22,12 @@ from tidelog.client.interceptors import (
     intercepted,
     tell,
 )
+from tidelog.client.keywords import Keywords
 from tidelog.client.observing import Observer
+from tidelog.client.options import ProducerOptions
 from tidelog.client.partitioning import Partitioner
 from tidelog.client.producer import LAST_WAIT_S, AsyncProducer, MetadataMissing, Serializer
+from tidelog.client.settings import ProducerSettings
 from tidelog.client.transaction_blocks import TransactionBlock
 from tidelog.errors import TidelogError
 
@@ -32,7 +35,26 @@ _log = logging.getLogger(__name__)
 
 
 class Producer(Blocking[AsyncProducer]):
-    """A producer for threads; `send` may be called from several of them."""
+    """A producer for threads; `send` may be called from several of them.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            delivery = producer.send("orders", b"42 apples", key=b"alice")
+            print(delivery.result().offset)
+
+    Options that matter; `help(tidelog.client.options.ProducerOptions)` lists all of them:
+
+    bootstrap_servers   addresses of some brokers: "host:port", or a list of them
+    compression_type    none, gzip, snappy, lz4 or zstd
+    linger_ms           how long a batch waits for more records (5)
+    batch_size          bytes at which it does not (262144)
+    acks                who must have a record: "all", 1 for the leader, 0 for nobody
+    delivery_timeout_ms when a record that is not acknowledged has failed (120000)
+    buffer_memory       bytes that may wait; then `send` waits up to max_block_ms
+    transactional_id    makes the producer transactional: see `transaction`
+    key_serializer, value_serializer   functions to bytes
+    """
+
+    __signature__ = Keywords(ProducerSettings)
 
     def __init__(
         self,
@@ -44,7 +66,7 @@ class Producer(Blocking[AsyncProducer]):
         interceptors: Iterable[Interceptor] = (),
         on_delivery: OnDelivery | None = None,
         audit: Observer | bool = False,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         def make() -> AsyncProducer:
             return AsyncProducer(

@@ -22,7 +22,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from tidelog.client.assignment import COMMITTED, Assignment
 from tidelog.client.classic_membership import ClassicMembership
@@ -34,11 +34,14 @@ from tidelog.client.decoding import Chunk, Deserializer
 from tidelog.client.deserializing import Away, Decoder, Interceptor, OnBad
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_requests import CommittedOffset, GroupMetadata, committed_offsets
+from tidelog.client.habits import topics_first
 from tidelog.client.iteration import Messages
+from tidelog.client.keywords import Keywords
 from tidelog.client.membership import Listener, Membership
 from tidelog.client.message import BadMessage, Message
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, find_offsets
+from tidelog.client.options import ConsumerOptions
 from tidelog.client.reader import Reader
 from tidelog.client.settings import ConsumerSettings, load, names_given
 from tidelog.client.subscription import Wish
@@ -59,20 +62,30 @@ _TOPICS = "topics"
 
 
 class AsyncConsumer(Closing):
-    """A consumer on the running loop."""
+    """A consumer on the running loop; one task reads, others may seek, pause, commit and close.
+
+        async with aio.Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+            async for message in consumer:
+                print(message.partition, message.offset, message.value)
+
+    The options that matter are those of `tidelog.Consumer`.
+    """
+
+    __signature__ = Keywords(ConsumerSettings)
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
-        *,
+        config: Mapping[str, Any] | str | Iterable[str] | None = None,
+        *more_topics: str,
         topics: Names = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
         on_bad: OnBad = "raise",
         interceptors: Sequence[Interceptor] = (),
         on_commit: OnCommit | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
+        config, topics = topics_first(config, more_topics, topics)
         self.settings = load(ConsumerSettings, config, options)
         _check(self.settings, names_given(config, options))
         self._metrics = ConsumerMetrics()

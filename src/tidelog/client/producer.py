@@ -17,7 +17,7 @@ With a transactional id everything is sent in transactions, whole or not at all:
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from tidelog.client.accumulator import Accumulator, BufferFull
 from tidelog.client.batch import Batch, Delivery
@@ -33,8 +33,10 @@ from tidelog.client.interceptors import (
     intercepted,
     tell,
 )
+from tidelog.client.keywords import Keywords
 from tidelog.client.metrics import ProducerMetrics
 from tidelog.client.observing import Observer, standard_observer
+from tidelog.client.options import ProducerOptions
 from tidelog.client.partitioning import Partitioner, partition_of
 from tidelog.client.sender import Sender
 from tidelog.client.settings import ProducerSettings, load
@@ -58,7 +60,16 @@ class MetadataMissing(Exception):
 
 
 class AsyncProducer(Closing):
-    """A producer on the running loop."""
+    """A producer on the running loop.
+
+        async with aio.Producer(bootstrap_servers="localhost:9092") as producer:
+            delivery = await producer.send("orders", b"42 apples", key=b"alice")
+            print((await delivery).offset)
+
+    The options that matter are those of `tidelog.Producer`.
+    """
+
+    __signature__ = Keywords(ProducerSettings)
 
     def __init__(
         self,
@@ -71,7 +82,7 @@ class AsyncProducer(Closing):
         on_delivery: OnDelivery | None = None,
         clock: Clock | None = None,
         audit: Observer | bool = False,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         """`audit` counts what is delivered: True for `tidelog.audit`'s way, or an observer of your own."""
         self.settings = load(ProducerSettings, config, options)

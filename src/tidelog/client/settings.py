@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tidelog.client.habits import SETTINGS
 from tidelog.client.tokens import TokenProvider
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
@@ -31,8 +32,14 @@ from tidelog.settings import (
 
 S = TypeVar("S", bound=Section)
 
-RESETS = {"smallest": "earliest", "largest": "latest"}
-"""The names that the oldest clients had for the two ends of a partition."""
+RESETS = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+"""The names that other clients have for the two ends of a partition, and for neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +49,17 @@ class ClientSettings(Section):
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers",
         doc="Addresses `host:port` of some brokers; the others are learnt from them.",
+        also={"metadata.broker.list": 1},
     )
     client_id: str = setting(
         "client.id", "tidelog", doc="How the client calls itself to the brokers."
     )
     request_timeout_ms: int = setting(
-        "request.timeout.ms", 30_000, doc="How long to wait for an answer.", check=at_least(1)
+        "request.timeout.ms",
+        30_000,
+        doc="How long to wait for an answer.",
+        check=at_least(1),
+        also={"socket.timeout.ms": 1},
     )
     default_api_timeout_ms: int = setting(
         "default.api.timeout.ms",
@@ -66,6 +78,7 @@ class ClientSettings(Section):
         300_000,
         doc="How often to ask anew which topics there are and who leads them.",
         check=at_least(1),
+        also={"topic.metadata.refresh.interval.ms": 1},
     )
     connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms",
@@ -85,9 +98,14 @@ class ClientSettings(Section):
         "SCRAM-SHA-256",
         doc="How the client logs in.",
         check=one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        also={"sasl.mechanisms": 1},
     )
-    sasl_username: str = setting("sasl.username", "", doc="Whose login it is.")
-    sasl_password: str = setting("sasl.password", "", doc="The password.", secret=True)
+    sasl_username: str = setting(
+        "sasl.username", "", doc="Whose login it is.", also={"sasl.plain.username": 1}
+    )
+    sasl_password: str = setting(
+        "sasl.password", "", doc="The password.", secret=True, also={"sasl.plain.password": 1}
+    )
     sasl_oauthbearer_token: str = setting(
         "sasl.oauthbearer.token", "", doc="A signed token for OAUTHBEARER.", secret=True
     )
@@ -102,20 +120,25 @@ class ClientSettings(Section):
         "",
         doc="PEM file of the roots that a broker's certificate is checked against; the system's without.",
         check=is_file_name,
+        also={"ssl.cafile": 1},
     )
     ssl_certificate_location: str = setting(
         "ssl.certificate.location",
         "",
         doc="PEM file of the client's certificate, for mutual TLS.",
         check=is_file_name,
+        also={"ssl.certfile": 1},
     )
     ssl_key_location: str = setting(
         "ssl.key.location",
         "",
         doc="PEM file of its key; the certificate's file without.",
         check=is_file_name,
+        also={"ssl.keyfile": 1},
     )
-    ssl_key_password: str = setting("ssl.key.password", "", doc="Password of the key.", secret=True)
+    ssl_key_password: str = setting(
+        "ssl.key.password", "", doc="Password of the key.", secret=True, also={"ssl.password": 1}
+    )
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm",
         "https",
@@ -145,21 +168,28 @@ class ProducerSettings(ClientSettings):
         "all",
         doc="Who must have written a batch before it counts: all in-sync replicas, the leader (1), nobody (0).",
         check=one_of("all", "-1", "0", "1"),
+        also={"request.required.acks": 1},
     )
     batch_size: int = setting(
         "batch.size",
         262_144,
         doc="Bytes at which a batch is full.  Kafka's own default is 16384; fewer, larger batches cost less.",
         check=at_least(0),
+        also={"max.batch.size": 1},
     )
     linger_ms: float = setting(
-        "linger.ms", 5.0, doc="How long a batch that is not full waits for more.", check=at_least(0)
+        "linger.ms",
+        5.0,
+        doc="How long a batch that is not full waits for more.",
+        check=at_least(0),
+        also={"queue.buffering.max.ms": 1},
     )
     buffer_memory: int = setting(
         "buffer.memory",
         64 * 1024 * 1024,
         doc="Bytes of records that may wait or be on their way.",
         check=at_least(1),
+        also={"queue.buffering.max.kbytes": 1024},
     )
     max_block_ms: int = setting(
         "max.block.ms",
@@ -172,12 +202,14 @@ class ProducerSettings(ClientSettings):
         1_048_576,
         doc="Largest request, and so largest message.",
         check=at_least(1),
+        also={"message.max.bytes": 1},
     )
     max_in_flight: int = setting(
         "max.in.flight.requests.per.connection",
         5,
         doc="Requests that may wait for their answers at one broker.",
         check=between(1, 1_000),
+        also={"max.in.flight": 1},
     )
     enable_idempotence: bool = setting(
         "enable.idempotence",
@@ -189,6 +221,7 @@ class ProducerSettings(ClientSettings):
         "none",
         doc="Codec of the batches.",
         check=one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        also={"compression.codec": 1},
     )
     compression_level: int = setting(
         "compression.level", -1, doc="The codec's own level; -1 is a fast default of each codec."
@@ -198,9 +231,14 @@ class ProducerSettings(ClientSettings):
         120_000,
         doc="When a record that is still not acknowledged has failed.",
         check=at_least(1),
+        also={"message.timeout.ms": 1},
     )
     retries: int = setting(
-        "retries", 2_147_483_647, doc="How often a batch is sent again.", check=at_least(0)
+        "retries",
+        2_147_483_647,
+        doc="How often a batch is sent again.",
+        check=at_least(0),
+        also={"message.send.max.retries": 1},
     )
 
     transactional_id: str = setting(
@@ -300,7 +338,11 @@ class ConsumerSettings(ClientSettings):
         "fetch.min.bytes", 1, doc="The broker waits for so many bytes,", check=at_least(0)
     )
     fetch_max_wait_ms: int = setting(
-        "fetch.max.wait.ms", 500, doc="but no longer than this.", check=at_least(0)
+        "fetch.max.wait.ms",
+        500,
+        doc="but no longer than this.",
+        check=at_least(0),
+        also={"fetch.wait.max.ms": 1},
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", 52_428_800, doc="Bytes of one answer, about.", check=at_least(1)
@@ -310,6 +352,7 @@ class ConsumerSettings(ClientSettings):
         1_048_576,
         doc="Bytes of one partition in it.",
         check=at_least(1),
+        also={"fetch.message.max.bytes": 1},
     )
     prefetch_max_bytes: int = setting(
         "prefetch.max.bytes",
@@ -328,6 +371,10 @@ class ConsumerSettings(ClientSettings):
 
 def load(cls: type[S], config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> S:
     """The settings in a mapping of Kafka's names and in keywords; SettingsError names every bad one."""
+    if config is not None and not isinstance(config, Mapping):
+        raise SettingsError(
+            f"{config!r}: settings are given by name, an address as bootstrap_servers={config!r}"
+        )
     given = given_settings(config, options)
     known = set(names_of(cls))
     unknown = [name for name in given if name not in known]
@@ -362,5 +409,7 @@ def _text(value: Any) -> str:
 
 
 def _unknown(name: str, known: set[str]) -> str:
+    if name in SETTINGS:
+        return f"{name} is not a setting of this client; {SETTINGS[name]}"
     meant = difflib.get_close_matches(name, known, 1)
     return f"{name} is not a setting of this client" + (f"; {meant[0]} is" if meant else "")

@@ -5,15 +5,17 @@ with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from tidelog.client.background import Blocking, blocking
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import FETCH, Cluster
 from tidelog.client.decoding import Chunk, decode_chunk
 from tidelog.client.fetching import fetch_request, fetched
+from tidelog.client.keywords import Keywords
 from tidelog.client.message import Message
 from tidelog.client.offsets import EARLIEST, LATEST, find_offsets
+from tidelog.client.options import ConsumerOptions
 from tidelog.client.settings import ConsumerSettings, load
 from tidelog.errors import KafkaError, OffsetOutOfRange, error_of
 from tidelog.names import TopicPartition
@@ -24,7 +26,11 @@ from tidelog.records.batch import iterate_batches
 class AsyncSimpleConsumer(Closing):
     """Stateless reading on the running loop."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+    __signature__ = Keywords(ConsumerSettings)
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, **options: Unpack[ConsumerOptions]
+    ) -> None:
         self.settings = load(ConsumerSettings, config, options)
         self._cluster = Cluster(self.settings)
 
@@ -87,7 +93,11 @@ class AsyncSimpleConsumer(Closing):
 class SimpleConsumer(Blocking[AsyncSimpleConsumer]):
     """Stateless reading, blocking."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+    __signature__ = Keywords(ConsumerSettings)
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, **options: Unpack[ConsumerOptions]
+    ) -> None:
         super().__init__(lambda: AsyncSimpleConsumer(config, **options), "tidelog-simple-consumer")
 
     def fetch(

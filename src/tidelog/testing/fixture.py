@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported when a test uses them: most have clients of their 
     from tidelog.client.blocking_consumer import Consumer
     from tidelog.client.blocking_producer import Producer
     from tidelog.client.message import Message
+    from tidelog.client.options import IsolationLevel
     from tidelog.testing.fixture_broker import FixtureBroker
 
 _EARLIEST, _LATEST = -2, -1
@@ -127,7 +128,7 @@ class Stage(ABC):
         """
         from tidelog.client.blocking_consumer import Consumer
 
-        isolation = "read_committed" if read_committed else "read_uncommitted"
+        isolation: IsolationLevel = "read_committed" if read_committed else "read_uncommitted"
         found: list[Message] = []
         with Consumer(self._config(), isolation_level=isolation) as consumer:
             wanted = [TopicPartition(topic, number) for number in range(self._partitions(topic))]
