@@ -186,8 +186,8 @@ class Session:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Pass on until told to stop."""
+        self._chores.begin()  # which also tell if a side is down
         await self._check_clusters()
-        self._chores.begin()
         if self._eos:
             await self.producer.init_transactions()  # ends what a predecessor left open
         await self._offsets.create(self._target)
