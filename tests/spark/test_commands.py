@@ -66,6 +66,11 @@ def test_windows(run: Tidelog, clicks: str, bootstrap: str, admin: Admin, tmp_pa
     assert sum(each.offset for each in admin.group_offsets(clicks).values()) == 30
     run(*words, "--to", out, code=2)  # without a checkpoint
 
+    # Into a table goes what is final: three minutes are not over when ten may be late, and that is told.
+    table = str(tmp_path / "t")
+    said = run(*words, "--table", table, "--checkpoint", str(tmp_path / "d"))
+    assert "6 windows are not over: each is written when a message comes that is --late 10m" in said
+
 
 def test_joins(run: Tidelog, clicks: str, bootstrap: str, admin: Admin, tmp_path: Path) -> None:
     names, views = f"{clicks}-names", f"{clicks}-views"

@@ -11,7 +11,11 @@ from tidelog.cli._times import parse_duration
 from tidelog.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidelog.spark.jobs.streaming import Batch
 
 
 def add_windows(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +79,12 @@ def run_windows(arguments: argparse.Namespace, spark: "SparkSession") -> None:
     # What is counted so far is worth telling in a topic; into a table goes what is final.
     keys = ["window_start", "window_end", *_names(arguments.by)]
     mode = "append" if arguments.session else "update"
-    _run(arguments, made(streaming=True), keys, mode)
+    done = _run(arguments, made(streaming=True), keys, mode)
+    if done and done[-1].state and (arguments.table or arguments.session) and not arguments.json:
+        print(
+            f"{done[-1].state} windows are not over: each is written when a message comes that is --late {arguments.late} "
+            "after its end"
+        )
 
 
 def run_join(arguments: argparse.Namespace, spark: "SparkSession") -> None:
@@ -151,14 +160,14 @@ def _table(arguments: argparse.Namespace, spark: "SparkSession", fields: str | N
 
 def _run(
     arguments: argparse.Namespace, frame: "DataFrame", key: list[str], topic_mode: str
-) -> None:
+) -> "Sequence[Batch]":
     from tidelog.spark import jobs, to_table, to_topic
 
     if arguments.to and arguments.table:
         raise SettingsError("--to and --table: name one")
     if arguments.dry_run:
         _describe(arguments, frame)
-        return
+        return ()
     if arguments.to:
         where = client_config(arguments)
         writer = to_topic(
@@ -177,7 +186,9 @@ def _run(
     done = jobs.run_stream(writer, every, tell)
     if not arguments.json:
         rows = sum(each.rows for each in done)
-        print(f"{arguments.to or arguments.table}: {rows} rows read in {len(done)} batches")
+        count = sum(1 for each in done if each.rows)
+        print(f"{arguments.to or arguments.table}: {rows} rows read in {count} batches")
+    return done
 
 
 def _describe(arguments: argparse.Namespace, frame: "DataFrame") -> None:

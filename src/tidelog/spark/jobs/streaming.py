@@ -23,6 +23,8 @@ class Batch:
     number: int
     rows: int
     seconds: float
+    state: int = 0
+    """Windows that are not over, or rows that may still find others, after it."""
 
     def line(self) -> str:
         speed = self.rows / max(self.seconds, 1e-9)
@@ -61,12 +63,15 @@ def _follow(query: "StreamingQuery", tell: Callable[[Batch], None]) -> tuple[Bat
         for each in query.recentProgress:
             made = _batch(each)
             if made.rows and made.number not in told:
-                told[made.number] = made
                 tell(made)
+            if made.rows or told:
+                # What comes last may have no rows, and only put an end to windows.
+                told[made.number] = made
     return tuple(told.values())
 
 
 def _batch(progress: Any) -> Batch:
     # By attribute: as a dict it lacks numbers over Spark Connect.
     rows, millis = progress.numInputRows or 0, progress.batchDuration or 0
-    return Batch(int(progress.batchId), int(rows), millis / 1000)
+    state = sum(int(each.numRowsTotal or 0) for each in progress.stateOperators or ())
+    return Batch(int(progress.batchId), int(rows), millis / 1000, state)
