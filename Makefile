@@ -13,7 +13,7 @@
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make mutants    the product broken on purpose, one way at a time: tests or the first 200 seeds have to notice each
 #   make chaos    three real brokers under faults for CHAOS_SECONDS (600), with SQLite and with ZooKeeper; writes docs/reliability.md
-#   make soak     SOAK_TRANSACTIONS (20000) on three real brokers, with our client and Java's, without kills and with them
+#   make soak     SOAK_TRANSACTIONS (20000) on three real brokers, with our client and Java's, without faults and with them
 #   make bench    tidelog beside Apache Kafka, RabbitMQ, ActiveMQ and NATS, some fifty minutes; writes docs/benchmarks.md.  See benchmarks/README.md
 #   make bench-report ARGS="--scale small"    the same, smaller (some minutes) or larger (--scale full)
 #   make bench-quick    tidelog alone, in under three minutes, with the change since the last run

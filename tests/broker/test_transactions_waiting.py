@@ -15,7 +15,7 @@ from transaction_rig import SHARDS, TransactionRig
 
 from tidelog.coordination.shards import shard_of
 from tidelog.coordination.transactions.transaction import Identity
-from tidelog.errors import CoordinatorLoadInProgress, NotEnoughReplicas
+from tidelog.errors import CoordinatorLoadInProgress, NetworkException, NotEnoughReplicas
 from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -41,7 +41,21 @@ class Connections:
         self.held: asyncio.Event | None = None
         """While it is not set no marker leaves."""
 
+        self._waiting: dict[tuple[int, str], list[asyncio.Task[Any]]] = defaultdict(list)
+
     async def ask(self, broker_id: int, request: Any, *, purpose: str, **_: Any) -> Any:
+        task = asyncio.ensure_future(self._ask(broker_id, request, purpose))
+        self._waiting[broker_id, purpose].append(task)
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise NetworkException("hung up")
+        return task.result()
+
+    def hang_up(self, broker_id: int, purpose: str) -> None:
+        for task in self._waiting.pop((broker_id, purpose), ()):
+            task.cancel()
+
+    async def _ask(self, broker_id: int, request: Any, purpose: str) -> Any:
         if isinstance(request, WriteTxnMarkersRequest):
             # The connection may have to be opened first.
             for _turn in range(20):
@@ -145,6 +159,26 @@ async def test_markers_that_are_slow_keep_others_waiting_for_a_moment_only(pair,
         pair.connections[1].held.set()
         await pair.settle()
         assert await ask(following, stuck) == 0
+
+
+async def test_a_broker_that_is_gone_is_not_waited_for(pair):
+    """It stands still and does not answer; whoever leads in its stead is asked as soon as that is known."""
+    (key,) = named_for(0)
+    coordinator, leader = pair.rigs[1], pair.rigs[2]
+    producer = await coordinator.init(key)
+    assert await leader.produce(producer, 1, b"v", key=key, version=12) == 0
+    pair.connections[1].held = asyncio.Event()
+    assert (await coordinator.end(producer, key=key, version=5)).error_code == 0
+    await pair.settle()
+    pair.connections[1].held = None  # for all that come later
+    await coordinator.timers.advance(10_000)
+    await pair.settle()
+    assert await leader.read() == [[], []]
+    coordinator.services.transactions.broker_gone(2)
+    await pair.settle()
+    await coordinator.timers.advance(1_000)
+    await pair.settle()
+    assert await leader.read() == [[], [b"v"]]
 
 
 async def test_a_batch_is_let_in_however_busy_its_coordinator_is(tmp_path, monkeypatch):

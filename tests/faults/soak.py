@@ -1,16 +1,18 @@
-"""Transactions by the thousand on three real brokers, with our client and with Java's, without kills and with them.
+"""Transactions by the thousand on three real brokers, with our client and with Java's, without faults and with them.
 
     python tests/faults/soak.py --transactions 20000 --seed 7
     python tests/faults/soak.py --transactions 5000 --clients tidelog --runs calm
 
-Every run has brokers of its own and several producers at once, each with its transactional id (`soak_client.py`,
+A run is `calm`, or brokers are killed (`kills`), or stand still for some seconds (`stops`).  Every run has brokers of its own and several producers at once, each with its transactional id (`soak_client.py`,
 `../compat/java/Soak.java`).  One that takes no step for a minute has hung, and the run fails.  At the end the topic is
 read with `read_committed`: a committed transaction is there once and whole, an aborted one not at all, one whose outcome its
 producer never heard of is whole or not there; and each producer's group has the offset of the last committed one.
 """
 
 import argparse
+import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,7 +33,7 @@ from tidelog.errors import TidelogError  # noqa: E402
 from tidelog.testing.local_cluster import LocalCluster  # noqa: E402
 
 CLIENTS = ("tidelog", "java")
-RUNS = ("calm", "kills")
+RUNS = ("calm", "kills", "stops")
 PRODUCERS = 8
 BROKERS = 3
 JAVA_VERSION = "4.1.0"
@@ -64,7 +66,7 @@ class Result(NamedTuple):
     run: str
     ended: list[Ended]
     seconds: float
-    kills: int
+    faults: int
     wrong: list[str]
 
     def __str__(self) -> str:
@@ -72,7 +74,7 @@ class Result(NamedTuple):
         taken = sorted(each.taken_ms for each in self.ended) or [0.0]
         told = ", ".join(f"{counts[each]} {each}" for each in ("committed", "aborted", "unknown"))
         return (
-            f"{self.client:8} {self.run:6} {len(self.ended):6} transactions ({told}), {self.kills} kills, "
+            f"{self.client:8} {self.run:6} {len(self.ended):6} transactions ({told}), {self.faults} faults, "
             f"{self.seconds:.1f} s, {len(self.ended) / self.seconds:.0f}/s; "
             f"median {statistics.median(taken):.0f} ms, "
             f"p99 {taken[int(len(taken) * 0.99)]:.0f} ms, longest {taken[-1]:.0f} ms"
@@ -127,23 +129,29 @@ class Producers:
             self._steps[name] = time.monotonic()
 
 
-class Killer(threading.Thread):
-    """Kills one broker after the other, and starts it again."""
+class Nemesis(threading.Thread):
+    """Kills one broker after the other and starts it again, or makes it stand still for longer than its session."""
 
-    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+    def __init__(self, cluster: LocalCluster, kind: str, seed: int) -> None:
         super().__init__(daemon=True)
         self._cluster = cluster
+        self._kind = kind
         self._random = random.Random(seed)
         self._end = threading.Event()
-        self.kills = 0
+        self.faults = 0
 
     def run(self) -> None:
-        while not self._end.wait(self._random.uniform(1, 4)):
+        while self._kind != "calm" and not self._end.wait(self._random.uniform(1, 4)):
             victim = self._random.choice(self._cluster.brokers)
-            victim.kill()
-            self.kills += 1
-            self._end.wait(self._random.uniform(0.2, 4))
-            victim.start()
+            self.faults += 1
+            if self._kind == "kills":
+                victim.kill()
+                self._end.wait(self._random.uniform(0.2, 4))
+                victim.start()
+            else:
+                os.kill(victim.pid, signal.SIGSTOP)
+                self._end.wait(self._random.uniform(4, 8))
+                os.kill(victim.pid, signal.SIGCONT)
             self._until_whole()
 
     def stop(self) -> None:
@@ -172,18 +180,16 @@ def run(client: str, kind: str, transactions: int, seed: int, producers: int = P
         command = _command(client, cluster.bootstrap, producers, each, seed)
         began = time.monotonic()
         children = Producers(command, cluster.directory)
-        killer = Killer(cluster, seed)
-        if kind == "kills":
-            killer.start()
+        nemesis = Nemesis(cluster, kind, seed)
+        nemesis.start()
         wrong = _watch(children, names, each)
         seconds = time.monotonic() - began
-        if kind == "kills":
-            killer.stop()
+        nemesis.stop()
         wrong += children.finish(each * producers)
         wrong = wrong or _check(cluster.bootstrap, children.ended, names)
         if "Traceback" in cluster.log():
             wrong.append(cluster.log()[-6000:])
-        return Result(client, kind, children.ended, seconds, killer.kills, wrong)
+        return Result(client, kind, children.ended, seconds, nemesis.faults, wrong)
 
 
 def _watch(children: Producers, names: list[str], each: int) -> list[str]:

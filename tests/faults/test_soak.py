@@ -1,4 +1,4 @@
-"""Some hundred transactions on three real brokers, without kills and with them; `make soak` runs 20,000."""
+"""Some hundred transactions on three real brokers, without faults and with them; `make soak` runs 20,000."""
 
 import os
 import sys

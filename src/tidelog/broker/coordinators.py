@@ -97,13 +97,18 @@ class Coordinators:
         if TRANSACTION_STATE in image.topics:
             loop.call_soon(lambda: self.transactions.follow())
 
-    def follow(self, _: Image, delta: Delta) -> None:
+    def follow(self, image: Image, delta: Delta) -> None:
         """A listener of the image, to be told after the partitions were."""
         touched = delta.partitions.keys() | {topic.name for topic in delta.created}
         if CONSUMER_OFFSETS in touched:
             self.groups.follow()
         if TRANSACTION_STATE in touched:
             self.transactions.follow()
+        if self._transactions.is_made:
+            for broker_id in delta.brokers:
+                broker = image.brokers.get(broker_id)
+                if broker is None or broker.fenced:
+                    self.transactions.broker_gone(broker_id)
         if delta.deleted and self._groups.is_made:
             names = [topic.name for topic in delta.deleted]
             self._background.run("deletion of offsets", self.groups.topics_deleted(names))

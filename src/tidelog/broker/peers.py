@@ -74,6 +74,12 @@ class BrokerPeers:
             link.drop_if_closed()
             raise
 
+    def hang_up(self, broker_id: int, purpose: str) -> None:
+        """See `cluster.peers.Peers`."""
+        link = self._links.pop((broker_id, purpose), None)
+        if link is not None:
+            link.close()
+
     def close(self) -> None:
         """Close all connections; who waits is told so."""
         links, self._links = self._links, {}

@@ -23,3 +23,7 @@ class Peers(Protocol):
         not share one with what is urgent (`control`).  No answer does not mean that nothing was done.
         """
         ...
+
+    def hang_up(self, broker_id: int, purpose: str) -> None:
+        """Wait no longer for this broker: whoever has asked for this purpose hears NetworkException."""
+        ...

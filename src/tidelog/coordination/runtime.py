@@ -216,7 +216,7 @@ class Runtime(Generic[R]):
         """Decide on the shard's state, append, replay; returns the response once it is committed."""
         response, waiting = self.write_now(index, decide)
         if waiting is not None:
-            await _commit(waiting)
+            await until_committed(waiting)
         return response
 
     def write_now(
@@ -238,7 +238,7 @@ class Runtime(Generic[R]):
         decision.then = lambda: self._end(shard, end)
         waiting = self._carry_out(index, shard, decision)
         if waiting is not None:
-            await _commit(waiting)
+            await until_committed(waiting)
 
     @staticmethod
     def _end(shard: _Shard[R], end: EndOfTransaction) -> None:
@@ -372,7 +372,8 @@ def _append(journal: Journal[R], decision: Decision[R, Any]) -> int:
     return journal.append_in_transaction(decision.records, decision.producer)
 
 
-async def _commit(waiting: "asyncio.Future[None]") -> None:
+async def until_committed(waiting: "asyncio.Future[None]") -> None:
+    """Wait for the other replicas, for so long; raises what clients are told."""
     try:
         async with asyncio.timeout(_COMMIT_SECONDS):
             await asyncio.shield(waiting)

@@ -22,7 +22,13 @@ from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
 from tidelog.coordination.journal import PartitionJournal
-from tidelog.coordination.runtime import Decision, EndOfTransaction, Runtime, ShardTimers
+from tidelog.coordination.runtime import (
+    Decision,
+    EndOfTransaction,
+    Runtime,
+    ShardTimers,
+    until_committed,
+)
 from tidelog.coordination.shards import Shards, shard_of
 from tidelog.coordination.timers import CallLater, Timers
 from tidelog.coordination.transactions.config import TransactionConfig
@@ -119,6 +125,11 @@ class TransactionCoordinator:
     def follow(self) -> None:
         """The image has changed: load what this broker leads by now, and forget what it leads no longer."""
         self._shards.follow()
+
+    def broker_gone(self, broker_id: int) -> None:
+        """A broker was fenced: whoever leads in its stead is asked, instead of waiting until the old one's time is over."""
+        self._sender.hang_up(broker_id)
+        self._entries.hang_up(broker_id)
 
     async def stop(self) -> None:
         """Forget everything; what was to be completed is completed at the next start."""
@@ -278,7 +289,7 @@ class TransactionCoordinator:
         _, waiting = self._runtime.write_now(
             index, lambda shard: shard.add(transactional_id, producer, places)
         )
-        return waiting
+        return None if waiting is None else self._begin_waiting(until_committed(waiting))
 
     def _begin_waiting(self, wait: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(wait)

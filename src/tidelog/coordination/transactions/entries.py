@@ -96,6 +96,10 @@ class Entries:
         for question in self._asking.get(key, ()):
             question.still_open.pop(place, None)
 
+    def hang_up(self, broker_id: int) -> None:
+        """The broker is gone: do not wait for its answers."""
+        self._peers.hang_up(broker_id, _PURPOSE)
+
     async def stop(self) -> None:
         """Ask no more."""
         tasks = list(self._tasks)

@@ -58,6 +58,10 @@ class MarkerSender:
             queue.append(wanted)
         return await wanted.done
 
+    def hang_up(self, broker_id: int) -> None:
+        """The broker is gone: do not wait for its answers."""
+        self._peers.hang_up(broker_id, _PURPOSE)
+
     async def stop(self) -> None:
         """Send no more."""
         tasks = list(self._tasks)
