@@ -327,6 +327,30 @@ async def test_transactions_are_listed(rig):
     assert one.producer_id != two.producer_id
 
 
+@pytest.mark.parametrize(
+    ("key", "pattern"),
+    [
+        ("jobs:7", "jobs.*"),
+        ("jobs:7", "jobs:[0-9]+"),
+        ("app/orders-1", ".*orders-1"),
+        ("app/orders-1", "app[^a-z]orders.*"),
+        ("two words", "two.words"),
+        ("two words", r"two\swords"),
+        ("two words", "(two words|three)"),
+        ("zahlungen-für-größe", "zahlungen-.*-größe"),
+        ("zahlungen-für-größe", "(?i)ZAHLUNGEN-FÜR.*"),
+        ("обмен", "[а-я]+"),
+        ("a@b=c;d|e", r"a@b=c;d\|e"),
+    ],
+)
+async def test_every_id_can_be_found_by_a_pattern(rig, key, pattern):
+    """An id may hold any character, unlike a topic's name."""
+    await rig.init(key)
+    await rig.init("another")
+    told = await rig.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    assert [each.transactional_id for each in told.transaction_states] == [key]
+
+
 async def test_the_coordinator_is_found(rig):
     request = FindCoordinatorRequest(coordinator_keys=["x"], key_type=1)
     (told,) = (await rig.ask(request, 4)).coordinators
