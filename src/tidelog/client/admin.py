@@ -18,6 +18,7 @@ from tidelog.client.admin_transactions import AsyncTransactionAdmin
 from tidelog.client.background import Blocking, blocking
 from tidelog.client.cluster import Cluster, UnknownTopic
 from tidelog.client.groups import AsyncGroups
+from tidelog.client.habits import answering
 from tidelog.client.keywords import Keywords
 from tidelog.client.offsets import (
     EARLIEST,
@@ -131,6 +132,7 @@ class ClusterDescription:
     brokers: tuple[BrokerDescription, ...]
 
 
+@answering
 class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSecurityAdmin):
     """Administration on the running loop; its methods are awaited.
 
@@ -443,6 +445,7 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         return ask
 
 
+@answering
 class Admin(Blocking[AsyncAdmin]):
     """Administration, blocking; every method is its async twin's.
 

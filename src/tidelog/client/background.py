@@ -19,10 +19,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing, note
-from tidelog.client.habits import missing
 from tidelog.errors import TidelogError
 
 _HURRY_S = 1.0
@@ -159,11 +158,6 @@ class Blocking(Generic[C_co]):
                 self._thread.run(self._core.close(timeout))
             finally:
                 self._thread.stop()
-
-    if not TYPE_CHECKING:  # or a type checker would take every name for granted
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing(self, name)
 
     def __enter__(self) -> Self:
         return self

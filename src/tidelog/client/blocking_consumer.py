@@ -16,6 +16,7 @@ from tidelog.client.committing import Offsets, OnCommit
 from tidelog.client.consumer import AsyncConsumer, Names
 from tidelog.client.decoding import Deserializer
 from tidelog.client.deserializing import Away, Interceptor, OnBad
+from tidelog.client.habits import answering
 from tidelog.client.keywords import Keywords
 from tidelog.client.message import BadMessage, Message
 from tidelog.client.options import ConsumerOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@answering
 class Consumer(Blocking[AsyncConsumer]):
     """A consumer for threads.  One thread reads; others may seek, pause, commit and close.
 

@@ -13,6 +13,7 @@ from tidelog.client.accumulator import BufferFull
 from tidelog.client.background import Blocking, LoopThread, blocking, drop
 from tidelog.client.batch import Delivery
 from tidelog.client.closing import CLOSE_TIMEOUT_S
+from tidelog.client.habits import answering
 from tidelog.client.interceptors import (
     Headers,
     Interceptor,
@@ -34,6 +35,7 @@ from tidelog.errors import TidelogError
 _log = logging.getLogger(__name__)
 
 
+@answering
 class Producer(Blocking[AsyncProducer]):
     """A producer for threads; `send` may be called from several of them.
 
@@ -95,7 +97,6 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
-        *,
         on_delivery: OnDelivery | None = None,
         timestamp: int | None = None,
     ) -> Delivery:

@@ -9,9 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-from tidelog.client.habits import missing
+from typing import Self
 
 CLOSE_TIMEOUT_S = 30.0
 """How long `close` may take unless told otherwise, as with Kafka's consumer (KIP-266)."""
@@ -62,11 +60,6 @@ class Closing(ABC):
     @abstractmethod
     def abandon(self) -> None:
         """Close the connections and nothing more: nobody holds this client any longer."""
-
-    if not TYPE_CHECKING:  # or a type checker would take every name for granted
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing(self, name)
 
     async def __aenter__(self) -> Self:
         return self

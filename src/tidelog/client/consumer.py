@@ -34,7 +34,7 @@ from tidelog.client.decoding import Chunk, Deserializer
 from tidelog.client.deserializing import Away, Decoder, Interceptor, OnBad
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.group_requests import CommittedOffset, GroupMetadata, committed_offsets
-from tidelog.client.habits import topics_first
+from tidelog.client.habits import answering, topics_first
 from tidelog.client.iteration import Messages
 from tidelog.client.keywords import Keywords
 from tidelog.client.membership import Listener, Membership
@@ -61,6 +61,7 @@ _TOPICS = "topics"
 """What may be wrong for long, beside the group and single partitions."""
 
 
+@answering
 class AsyncConsumer(Closing):
     """A consumer on the running loop; one task reads, others may seek, pause, commit and close.
 

@@ -5,9 +5,11 @@ have none for, methods under another name, and topics as a consumer's first argu
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.errors import SettingsError
+
+T = TypeVar("T")
 
 SETTINGS = {
     "api.version": "leave it out: every broker is asked what it speaks",
@@ -67,12 +69,33 @@ METHODS: dict[str, dict[str, str]] = {
 """By class, what other clients call something, and what we do."""
 
 
-def missing(client: object, name: str) -> AttributeError:
-    """There is no such attribute; says what is meant where another client has it."""
-    kind = type(client).__name__
-    said = f"{kind.removeprefix('Async')!r} object has no attribute {name!r}"
-    meant = METHODS.get(kind, {}).get(name)
-    return AttributeError(f"{said}; {meant}" if meant else said, name=name, obj=client)
+class Elsewhere:
+    """An attribute that another client has, and ours has not: whoever asks for it is told what there is."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self._name = name
+        self._instead = instead
+        self.__doc__ = f"Not here; {instead}."
+
+    def __get__(self, instance: object, owner: type[Any]) -> "Elsewhere":
+        if instance is None:
+            return self
+        kind = owner.__name__.removeprefix("Async")
+        raise AttributeError(
+            f"{kind!r} object has no attribute {self._name!r}; {self._instead}",
+            name=self._name,
+            obj=instance,
+        )
+
+
+def answering(cls: type[T]) -> type[T]:
+    """Have a client answer for what other clients call its methods.
+
+    Not by `__getattr__`: that would make every attribute slower to find, 75 ns in each `send`.
+    """
+    for name, instead in METHODS[cls.__name__].items():
+        setattr(cls, name, Elsewhere(name, instead))
+    return cls
 
 
 def topics_first(

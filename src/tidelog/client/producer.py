@@ -24,6 +24,7 @@ from tidelog.client.batch import Batch, Delivery
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
 from tidelog.client.group_requests import CommittedOffset, GroupMetadata
+from tidelog.client.habits import answering
 from tidelog.client.interceptors import (
     Headers,
     Interceptor,
@@ -59,6 +60,7 @@ class MetadataMissing(Exception):
     """The topic's partitions are not known yet, or not the one that was named."""
 
 
+@answering
 class AsyncProducer(Closing):
     """A producer on the running loop.
 
@@ -131,7 +133,6 @@ class AsyncProducer(Closing):
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
         partition: int | None = None,
-        *,
         on_delivery: OnDelivery | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
