@@ -5,7 +5,7 @@ For each partition there are three offsets:
 
     settled <= position <= fetch_offset
 
-`fetch_offset` is the next to ask the broker for, `position` the next to hand out, and everything before `settled` is
+`fetch_offset` is the next to ask the broker for, `fetched_epoch` the leader epoch of the record before it, `position` the next to hand out, and everything before `settled` is
 known to be done with, because the reader came back for more.  A seek sets all three, and raises the partition's
 `epoch`, so that what was fetched for the old place is dropped.  `version` grows with everything that may make a
 reader change its course; it looks at that number after each message.
@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from tidelog.client.decoding import Chunk
 from tidelog.client.group_requests import CommittedOffset
@@ -27,6 +28,9 @@ COMMITTED = -3
 """To be placed where the group has committed, else where auto.offset.reset says; -1 and -2 are the end and the beginning."""
 
 
+UNKNOWN = -1
+"""A leader epoch that nobody has told."""
+
 _FAR = 1 << 62
 
 
@@ -35,26 +39,43 @@ class PartitionState:
 
     __slots__ = (
         "bad",
+        "checked_epoch",
         "chunks",
+        "doubted",
         "epoch",
         "fetch_offset",
         "fetch_stop",
+        "fetched_epoch",
         "high_watermark",
         "messages",
         "messages_end",
         "partition",
         "paused",
         "position",
+        "preferred",
+        "reading",
         "rest",
         "settled",
         "sought",
         "stopped",
+        "topic_id",
     )
 
     def __init__(self, partition: TopicPartition, epoch: int) -> None:
         self.partition = partition
         self.sought: int | None = COMMITTED  # a time, until an offset is found for it
+        self.topic_id: UUID | None = None  # of which the offsets are, as soon as one was fetched
         self.fetch_offset = -1
+        self.fetched_epoch = UNKNOWN
+        self.checked_epoch = (
+            UNKNOWN  # of the leader whose log has been found to hold what was fetched before
+        )
+        self.doubted: tuple[int, int] | None = (
+            None  # who said, in which epoch, that there is no such offset
+        )
+        self.preferred: tuple[int, float] | None = (
+            None  # a nearer replica, and until when (KIP-392)
+        )
         self.fetch_stop = _FAR  # nothing is fetched from here on
         self.position = -1
         self.settled = -1
@@ -66,6 +87,7 @@ class PartitionState:
         # The chunk that is being handed out, decoded.
         self.messages: Iterator[Message] | None = None
         self.messages_end = -1
+        self.reading = (-1, UNKNOWN)  # where that chunk begins, and its leader epoch
         # What follows these in the chunk but could not be read yet, from a place in a list on; its first is why.
         self.rest: tuple[list[Message], int] | None = None
         self.bad: Exception | None = None
@@ -137,6 +159,7 @@ class Assignment:
                 return None
             chunk, end = state.chunks.popleft()
             state.messages_end = end
+            state.reading = chunk.fetch_offset, chunk.leader_epoch
             self.buffered_bytes -= len(chunk.records)
         self._changed()
         return chunk
@@ -228,12 +251,25 @@ class Assignment:
             self._course_changed()
         self._changed()
 
-    def place(self, state: PartitionState, epoch: int, offset: int) -> None:
+    def place(
+        self, state: PartitionState, epoch: int, offset: int, leader_epoch: int = UNKNOWN
+    ) -> None:
         """The offset that was sought is found, unless something else is sought by now."""
         with self.lock:
             if state.epoch == epoch:
                 state.sought = None
                 state.fetch_offset = state.position = state.settled = offset
+                state.fetched_epoch = leader_epoch
+
+    def go_back(self, state: PartitionState, epoch: int, offset: int, leader_epoch: int) -> None:
+        """The log was cut here: go on with what is there now, unless something else is sought by now."""
+        with self.lock:
+            if state.epoch == epoch:
+                self._drop(state)
+                state.fetch_offset = state.position = state.settled = offset
+                state.fetched_epoch = leader_epoch
+                self._course_changed()
+        self.announce()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Hand out nothing of these partitions, or go on with them."""
@@ -260,9 +296,17 @@ class Assignment:
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
     def commitable(self, *, settled: bool = False) -> dict[TopicPartition, CommittedOffset]:
-        """The same, as it is committed."""
-        places = self.positions(settled=settled)
-        return {tp: CommittedOffset(offset, "") for tp, offset in places.items()}
+        """The same as it is committed, with the leader epoch of the record before it where that is known."""
+        with self.lock:
+            found = {
+                tp: (state.settled if settled else state.position, state.reading)
+                for tp, state in self.states.items()
+            }
+        return {
+            tp: CommittedOffset(offset, "", epoch if offset > start else UNKNOWN)
+            for tp, (offset, (start, epoch)) in found.items()
+            if offset >= 0
+        }
 
     # For the fetcher.
 
@@ -291,8 +335,8 @@ class Assignment:
                 and sum(len(chunk.records) for chunk, _ in state.chunks) < share
             }
 
-    def put(self, chunk: Chunk, epoch: int, end: int) -> None:
-        """Something was fetched; `end` is the offset after it."""
+    def put(self, chunk: Chunk, epoch: int, end: int, last_epoch: int = UNKNOWN) -> None:
+        """Something was fetched; `end` is the offset after it, `last_epoch` the leader epoch of its last batch."""
         with self.lock:
             state = self.states.get(chunk.partition)
             # Invariant: chunks follow one another without a gap.  The offset tells two fetches of one place apart, as
@@ -309,6 +353,7 @@ class Assignment:
                 return
             state.chunks.append((chunk, end))
             state.fetch_offset = end
+            state.fetched_epoch = last_epoch
             self.buffered_bytes += len(chunk.records)
             self.signals += 1
         self.announce()
@@ -329,6 +374,9 @@ class Assignment:
     def _drop(self, state: PartitionState) -> None:
         state.epoch = next(self._epochs)
         state.stopped = False
+        state.topic_id = state.doubted = None
+        state.fetched_epoch = state.checked_epoch = UNKNOWN
+        state.reading = (-1, UNKNOWN)
         self._errors.pop(state.partition, None)
         self._troubles.pop(state.partition, None)
         self.buffered_bytes -= sum(len(chunk.records) for chunk, _ in state.chunks)

@@ -53,6 +53,9 @@ _log = logging.getLogger(__name__)
 _PROTOCOL_TYPE = "consumer"
 _NO_GENERATION = -1
 
+_GLANCE_S = 1.0
+"""How often a member that rests looks at what it knows of its topics; that costs nothing."""
+
 
 class ClassicMembership(Membership):
     """A member in the classic protocol."""
@@ -69,7 +72,10 @@ class ClassicMembership(Membership):
         super().__init__(cluster, settings, assignment, metrics, revoking=revoking)
         self._cooperative = set(settings.partition_assignment_strategy) == {"cooperative-sticky"}
         self._joined_with: frozenset[str] = frozenset()
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, int] | None = None
+        """How many partitions the topics had when we shared them out; None while another member leads the group."""
+        self._led: frozenset[str] = frozenset()
+        """The topics that all members together want, as we shared them out."""
         self._rejoin = asyncio.Event()
         self._heart: asyncio.Task[None] | None = None
 
@@ -163,6 +169,7 @@ class ClassicMembership(Membership):
 
     async def _sync(self, joined: JoinGroupResponse) -> frozenset[TopicPartition]:
         shares: list[SyncGroupRequestAssignment] = []
+        self._sizes, self._led = None, frozenset()
         if joined.leader == joined.member_id and not joined.skip_assignment:
             shares = await self._share_out(joined)
         request = SyncGroupRequest(
@@ -190,8 +197,9 @@ class ClassicMembership(Membership):
         }
         topics = {topic for each in members.values() for topic in each.topics}
         await self._cluster.refresh(topics)
+        self._led = frozenset(topics)
         self._sizes = self._sizes_now(topics)
-        shares = ASSIGNORS[joined.protocol_name or "range"](members, self._sizes)
+        shares = ASSIGNORS[joined.protocol_name or "range"](members, dict(self._sizes))
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
             for member, share in shares.items()
@@ -201,23 +209,36 @@ class ClassicMembership(Membership):
 
     async def _rest(self) -> None:
         """Wait until there must be another rebalance; look now and then whether the topics have changed."""
+        look_s = self._settings.metadata_max_age_ms / 1000
+        look_at = self._loop.time() + look_s
         while not self._rejoin.is_set():
             try:
-                async with asyncio.timeout(self._settings.metadata_max_age_ms / 1000):
+                async with asyncio.timeout(min(look_s, _GLANCE_S)):
                     await self._rejoin.wait()
             except TimeoutError:
-                await self._look_for_changes()
+                # A topic that is missing may be there any moment; what changed otherwise others may have noticed for us.
+                if self._loop.time() >= look_at or self._is_one_missing():
+                    look_at = self._loop.time() + look_s
+                    await self._look_for_changes()
+                elif self._sizes is not None and self._sizes_now(self._led) != self._sizes:
+                    self._rejoin.set()
         if self._heart is not None and self._heart.done() and not self._heart.cancelled():
             error = self._heart.exception()
             if isinstance(error, KafkaError) and not isinstance(error, RebalanceInProgress):
                 raise error
 
+    def _is_one_missing(self) -> bool:
+        return any(name not in self._cluster.topics for name in self.wish.names | self._led)
+
     async def _look_for_changes(self) -> None:
-        known = set(self._sizes)
-        wanted = set(await topics_of(self.wish, self._cluster))
-        if self.wish.pattern is None:
-            await self._cluster.refresh(wanted)
-        led_and_changed = bool(self._sizes) and self._sizes_now(known | wanted) != self._sizes
+        try:
+            wanted = set(await topics_of(self.wish, self._cluster))
+            if self.wish.pattern is None:
+                await self._cluster.refresh(wanted | self._led)
+        except KafkaError as error:  # no reason to join again: the next look may tell more
+            _log.debug("the topics of group %s: %s", self._group, error)
+            return
+        led_and_changed = self._sizes is not None and self._sizes_now(self._led) != self._sizes
         if led_and_changed or wanted != self._joined_with:
             self._rejoin.set()
 

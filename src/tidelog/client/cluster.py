@@ -43,7 +43,7 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tidelog.protocol.schema import Request, Response
+from tidelog.protocol.schema import ZERO_UUID, Request, Response
 
 T = TypeVar("T")
 
@@ -418,7 +418,7 @@ class Cluster:
         self.note_brokers(answer)
         for topic in answer.topics:
             if topic.name and topic.error_code in (0, LeaderNotAvailable.code):
-                info = self.topics[topic.name] = _info(topic)
+                info = self.topics[topic.name] = _info(topic, self.topics.get(topic.name))
                 if self._on_topic is not None:
                     self._on_topic(info)
             elif topic.name:
@@ -450,11 +450,16 @@ def _see(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _info(topic: MetadataResponseTopic) -> TopicInfo:
+def _info(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    """What a broker says, unless we know better: one that is behind names leaders that were deposed (KIP-320)."""
     leaders = {
         each.partition_index: Leader(each.leader_id, each.leader_epoch)
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     }
+    if known is not None and known.id == topic.topic_id != ZERO_UUID:
+        for index, leader in known.partitions.items():
+            if index in leaders and 0 <= leaders[index].epoch < leader.epoch:
+                leaders[index] = leader
     led = tuple(index for index, leader in leaders.items() if leader.node >= 0)
     candidates = Candidates(len(leaders), led)
     return TopicInfo(

@@ -17,6 +17,7 @@ from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.settings import ConsumerSettings
 from tidelog.errors import KafkaError, SettingsError, StaleMemberEpoch, UnknownTopicOrPartition
 from tidelog.names import TopicPartition
+from tidelog.protocol.schema import ZERO_UUID
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,9 @@ class Committer:
         new = {
             tp: at
             for tp, at in settled.items()
-            if (gone is None or tp in gone) and self._committed.get(tp) != at.offset
+            if (gone is None or tp in gone)
+            and self._committed.get(tp) != at.offset
+            and not self._is_of_another_topic(tp)
         }
         try:
             await self._send(new, _QUIET_S)
@@ -189,6 +192,16 @@ class Committer:
             if not stale or member.generation <= generation:
                 return errors
             # It was raised meanwhile (KIP-848).
+
+    def _is_of_another_topic(self, tp: TopicPartition) -> bool:
+        """Whether the topic was deleted and created again since it was read: its offsets would be taken for the new one's."""
+        state, info = self._assignment.states.get(tp), self._cluster.topics.get(tp.topic)
+        return (
+            state is not None
+            and state.topic_id is not None
+            and info is not None
+            and info.id not in (state.topic_id, ZERO_UUID)
+        )
 
     async def _deleted(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Which of these are not there any more; those that we do not read are none of our business."""

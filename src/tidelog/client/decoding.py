@@ -34,6 +34,8 @@ class Chunk(NamedTuple):
     aborted: tuple[tuple[int, int], ...] | None
     """Producer id and first offset of aborted transactions; None for those who read everything."""
     high_watermark: int
+    leader_epoch: int = -1
+    """In which all of it was written; -1 if it is of several."""
 
 
 class Unfolding:

@@ -1,34 +1,67 @@
 """Fetches ahead of the reader: one request in flight for each broker, as long as there is room.
 
 Also finds the offsets of partitions that have none yet: what the group has committed, else what auto.offset.reset says.
+
+What a deposed leader says is not believed (KIP-320): every request tells the leader epoch that we know of, metadata that are
+older than what was read are asked anew, and before anything is fetched from another leader its log is asked whether it
+holds what was read.  Offsets are of a topic's id: of one that was deleted and created again all is read.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from struct import Struct
 from typing import cast
+from uuid import UUID
 
-from tidelog.client.assignment import COMMITTED, Assignment, PartitionState
+from tidelog.client.assignment import COMMITTED, UNKNOWN, Assignment, PartitionState
 from tidelog.client.cluster import FETCH, Cluster, note_coordinator_error
 from tidelog.client.decoding import Chunk
-from tidelog.client.fetching import fetch_request, fetched
-from tidelog.client.group_requests import committed_offsets
+from tidelog.client.fetch_sessions import FetchSession, Wanted
+from tidelog.client.fetching import by_name
+from tidelog.client.group_requests import CommittedOffset, committed_offsets
 from tidelog.client.metrics import ConsumerMetrics
-from tidelog.client.offsets import EARLIEST, LATEST, find_some_offsets
+from tidelog.client.offsets import (
+    EARLIEST,
+    LATEST,
+    EpochEnd,
+    LogTruncated,
+    epoch_ends,
+    find_some_offsets,
+)
 from tidelog.client.settings import ConsumerSettings
 from tidelog.errors import (
     CorruptMessage,
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpoch,
     KafkaError,
     OffsetOutOfRange,
     TidelogError,
+    UnsupportedVersion,
     error_of,
 )
 from tidelog.kernel import scan_batches
 from tidelog.names import TopicPartition
 from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
+from tidelog.protocol.schema import ZERO_UUID
 
 _log = logging.getLogger(__name__)
+
+Places = dict[TopicPartition, tuple[int, int]]
+"""The offset to fetch from and the epoch of the assignment, by partition."""
+
+_LEADER_EPOCH, _EPOCH_AT = Struct(">i"), 12
+"""Where a batch has the epoch of the leader that wrote it."""
+
+_FAR = 1 << 62
+
+_SESSION_ERRORS = (
+    FetchSessionIdNotFound.code,
+    InvalidFetchSessionEpoch.code,
+    FetchSessionTopicIdError.code,
+)
 
 
 class Fetcher:
@@ -44,6 +77,9 @@ class Fetcher:
         self._wake = asyncio.Event()
         self._woken = False
         self._fetching: set[int] = set()
+        self._sessions: dict[int, FetchSession] = {}
+        self._ids: dict[str, UUID] = {}
+        """Of all topics that were ever read."""
         self._pausing: dict[int, float] = {}
         self._placing = False
         self._unplaced: set[TopicPartition] = set()
@@ -85,60 +121,163 @@ class Fetcher:
             self._placing = True
             self._start(self._place())
         now = self._loop.time()
-        by_node: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        by_node: dict[int, Places] = {}
+        unchecked: dict[int, Places] = {}
         for tp, place in self.assignment.fetchable(self._settings.prefetch_max_bytes).items():
-            leader = self._cluster.leader_at_hand(tp)
-            node = -1 if leader is None else leader.node
-            by_node.setdefault(node, {})[tp] = place
+            state = self.assignment.states.get(tp)
+            if state is None or self._was_created_again(state, place[1]):
+                continue
+            node, checked = self._source(state, now)
+            (by_node if checked else unchecked).setdefault(node, {})[tp] = place
         self._pausing = {node: until for node, until in self._pausing.items() if until > now}
-        for node, places in by_node.items():
+        for node in {**unchecked, **by_node}:
             if node in self._fetching or node in self._pausing:
                 continue
             self._fetching.add(node)
-            self._start(self._supply(node, places))
+            self._start(self._supply(node, by_node.get(node, {}), unchecked.get(node, {})))
 
-    async def _supply(self, node: int, places: dict[TopicPartition, tuple[int, int]]) -> None:
+    def _source(self, state: PartitionState, now: float) -> tuple[int, bool]:
+        """The broker to ask, -1 if the metadata must be asked first, and whether its log is known to hold what was read."""
+        leader = self._cluster.leader_at_hand(state.partition)
+        if leader is None or 0 <= leader.epoch < state.fetched_epoch:
+            return -1, True
+        if state.checked_epoch != leader.epoch:
+            if state.fetched_epoch not in (UNKNOWN, leader.epoch):
+                return leader.node, False
+            state.checked_epoch = leader.epoch
+        if state.preferred is not None:
+            node, until = state.preferred
+            if now < until and node in self._cluster.nodes:
+                return node, True
+            state.preferred = None
+        return leader.node, True
+
+    def _was_created_again(self, state: PartitionState, epoch: int) -> bool:
+        """Whether the topic is another one than that of which the offset is."""
+        tp = state.partition
+        info = self._cluster.topics.get(tp.topic)
+        if info is None or info.id == ZERO_UUID:
+            return False
+        if state.topic_id is None:
+            state.topic_id = self._ids[tp.topic] = info.id
+            return False
+        if state.topic_id == info.id or state.epoch != epoch:
+            return False
+        self._ids[tp.topic] = info.id
+        if self._settings.reset == "none":
+            self.assignment.fail(
+                OffsetOutOfRange(
+                    f"topic {tp.topic!r} was deleted and created again, so offset {state.fetch_offset} of {tp} is gone, "
+                    "and auto.offset.reset=none; seek to where to go on"
+                ),
+                tp,
+            )
+        else:
+            _log.warning("topic %s was deleted and created again; reading %s anew", tp.topic, tp)
+            # All of it has come since we read it.
+            self.assignment.seek(tp, time=EARLIEST)
+        return True
+
+    async def _supply(self, node: int, places: Places, unchecked: Places) -> None:
         """Fetch these from the broker, or find out who leads them; after a failure leave it alone for a moment."""
         try:
             if node < 0:
                 await self._refresh(places)
-            else:
+                return
+            if unchecked:
+                await self._check(node, unchecked)
+            if places:
                 await self._fetch(node, places)
         except KafkaError as error:
             _log.debug("fetch from broker %s: %s", node, error)
             self._pause(node)
+            for tp in places:
+                self._lead_again(tp)
             await self._quietly_refresh({tp.topic for tp in self.assignment.states})
         finally:
             self._fetching.discard(node)
 
-    async def _fetch(self, node: int, places: dict[TopicPartition, tuple[int, int]]) -> None:
+    async def _check(self, node: int, places: Places) -> None:
+        """Another broker leads: ask whether its log holds what we have read (KIP-320)."""
+        asked: dict[TopicPartition, tuple[PartitionState, int, int]] = {}
+        epochs: dict[TopicPartition, tuple[int, int]] = {}
+        for tp, (_, epoch) in places.items():
+            state, leader = self.assignment.states.get(tp), self._cluster.leader_at_hand(tp)
+            if state is not None and state.epoch == epoch and leader is not None:
+                asked[tp] = state, epoch, leader.epoch
+                epochs[tp] = leader.epoch, state.fetched_epoch
+        try:
+            answers = await epoch_ends(self._cluster, node, epochs)
+        except UnsupportedVersion:  # a broker of before KIP-320 cannot tell
+            answers = {tp: EpochEnd(UNKNOWN, _FAR) for tp in asked}
+        stale: set[str] = set()
+        for tp, answer in answers.items():
+            state, epoch, leader_epoch = asked[tp]
+            if isinstance(answer, KafkaError):
+                if not answer.retriable:
+                    self.assignment.fail(error_of(answer.code, f"epochs of {tp}: {answer}"), tp)
+                stale.add(tp.topic)
+            elif 0 <= answer.end_offset < state.fetch_offset and state.epoch == epoch:
+                self._truncated(state, epoch, answer)
+            elif state.epoch == epoch:
+                state.checked_epoch = leader_epoch
+        if stale:
+            self._pause(node)
+            await self._quietly_refresh(stale)
+
+    def _truncated(self, state: PartitionState, epoch: int, end: EpochEnd) -> None:
+        tp, read = state.partition, state.fetch_offset
+        if state.position <= end.end_offset:
+            # What is gone was fetched, but not handed out.
+            known = end.leader_epoch if state.position == end.end_offset else UNKNOWN
+            self.assignment.go_back(state, epoch, state.position, known)
+            return
+        if self._settings.reset == "none":
+            self.assignment.fail(LogTruncated(tp, state.position, end.end_offset), tp)
+            return
+        _log.warning(
+            "%s was cut: read up to offset %s, but the log of its leader diverges at offset %s; reading on from there",
+            tp,
+            read,
+            end.end_offset,
+        )
+        self.assignment.go_back(state, epoch, end.end_offset, end.leader_epoch)
+
+    async def _fetch(self, node: int, places: Places) -> None:
         settings = self._settings
         room = settings.prefetch_max_bytes - self.assignment.buffered_bytes
-        request, at_most = fetch_request(
-            self._cluster,
+        session = self._sessions.setdefault(node, FetchSession())
+        request, at_most = session.request(
             settings,
-            {tp: offset for tp, (offset, _) in places.items()},
+            {tp: self._wanted(tp, offset) for tp, (offset, _) in places.items()},
             max(1, min(settings.fetch_max_bytes, room)),
-            settings.max_partition_fetch_bytes,
         )
         asked_at = self._loop.time()
-        answer = cast(
-            FetchResponse,
-            await self._cluster.ask(node, request, purpose=FETCH, at_most=at_most),
-        )
-        self._metrics.fetch_latency.record((self._loop.time() - asked_at) * 1000)
-        self._metrics.throttled.record(answer.throttle_time_ms)
-        if answer.error_code:
-            raise error_of(answer.error_code)
+        try:
+            answer = cast(
+                FetchResponse,
+                await self._cluster.ask(node, request, purpose=FETCH, at_most=at_most),
+            )
+            self._metrics.fetch_latency.record((self._loop.time() - asked_at) * 1000)
+            self._metrics.throttled.record(answer.throttle_time_ms)
+            if answer.error_code:
+                session.failed(answer.error_code)
+                if answer.error_code in _SESSION_ERRORS:
+                    return  # the next request names everything
+                raise error_of(answer.error_code)
+        except BaseException:
+            session.failed()
+            raise
+        session.answered(answer.session_id)
         stale: set[str] = set()
         size = 0
-        for tp, data in fetched(self._cluster, answer):
+        for tp, data in by_name(answer, session.names()):
             size += len(data.records or b"")
             if tp not in places:
                 continue
             offset, epoch = places[tp]
             if data.error_code:
-                await self._refused(tp, offset, epoch, data.error_code, stale)
+                self._refused(node, tp, offset, epoch, data.error_code, stale)
             else:
                 self._received(tp, offset, epoch, data)
         self._metrics.fetch_size.record(size)
@@ -146,20 +285,34 @@ class Fetcher:
             self._pause(node)
             await self._quietly_refresh(stale)
 
+    def _wanted(self, tp: TopicPartition, offset: int) -> Wanted:
+        info = self._cluster.topics.get(tp.topic)
+        if info is None:
+            return Wanted(ZERO_UUID, offset)
+        leader = info.partitions.get(tp.partition)
+        return Wanted(info.id, offset, UNKNOWN if leader is None else leader.epoch)
+
     def _received(self, tp: TopicPartition, offset: int, epoch: int, data: PartitionData) -> None:
+        state = self.assignment.states.get(tp)
+        if data.preferred_read_replica >= 0 and state is not None:
+            # Good for as long as metadata are (KIP-392).
+            until = self._loop.time() + self._settings.metadata_max_age_ms / 1000
+            state.preferred = data.preferred_read_replica, until
         records = memoryview(data.records or b"")
-        end = offset
+        end, first_epoch, last_epoch = offset, UNKNOWN, UNKNOWN
         if len(records):
             batches, _, reason = scan_batches(records, 0, len(records))
             if batches:
                 end = max(offset, batches[-1][3] + 1)
+                (first_epoch,) = _LEADER_EPOCH.unpack_from(records, batches[0][0] + _EPOCH_AT)
+                (last_epoch,) = _LEADER_EPOCH.unpack_from(records, batches[-1][0] + _EPOCH_AT)
             if reason.startswith("corrupt") and not batches:
                 self.assignment.fail(
                     CorruptMessage(
                         f"the batch at offset {offset} of {tp} is damaged ({reason}); seek past it"
-                    )
+                    ),
+                    tp,
                 )
-                self.assignment.pause([tp], True)
                 return
         aborted = None
         if self._isolation and data.aborted_transactions is not None:
@@ -167,25 +320,40 @@ class Fetcher:
                 (each.producer_id, each.first_offset) for each in data.aborted_transactions
             )
         seen = data.last_stable_offset if self._isolation else data.high_watermark
-        self.assignment.put(Chunk(tp, offset, records, aborted, seen), epoch, end)
+        alike = first_epoch if first_epoch == last_epoch else UNKNOWN
+        chunk = Chunk(tp, offset, records, aborted, seen, alike)
+        self.assignment.put(chunk, epoch, end, last_epoch)
 
-    async def _refused(
-        self, tp: TopicPartition, offset: int, epoch: int, code: int, stale: set[str]
+    def _refused(
+        self, node: int, tp: TopicPartition, offset: int, epoch: int, code: int, stale: set[str]
     ) -> None:
         error = error_of(code)
-        if isinstance(error, OffsetOutOfRange):
-            state = self.assignment.states.get(tp)
-            if state is None or state.epoch != epoch:
-                return
-            if self._settings.reset == "none":
-                self.assignment.pause([tp], True)
-                self.assignment.fail(
-                    OffsetOutOfRange(
-                        f"{tp} has no offset {offset}, and auto.offset.reset=none; seek, and resume it"
-                    ),
-                    tp,
-                )
-                return
+        if not isinstance(error, OffsetOutOfRange):
+            self._lead_again(tp)
+            if error.retriable:
+                stale.add(tp.topic)
+            else:
+                self.assignment.fail(error_of(code, f"fetch from {tp}: {error}"), tp)
+            return
+        state = self.assignment.states.get(tp)
+        leader = self._cluster.leader_at_hand(tp)
+        if state is None or state.epoch != epoch:
+            return
+        # A follower that is behind, or a leader that was deposed and does not know yet, has not the last word: it counts
+        # when the metadata, asked anew, still say that it leads.
+        says = node, UNKNOWN if leader is None else leader.epoch
+        if leader is None or leader.node != node or state.doubted != says:
+            self._lead_again(tp)
+            state.doubted = says
+            stale.add(tp.topic)
+        elif self._settings.reset == "none":
+            self.assignment.fail(
+                OffsetOutOfRange(
+                    f"{tp} has no offset {offset}, and auto.offset.reset=none; seek to where to go on"
+                ),
+                tp,
+            )
+        else:
             _log.warning(
                 "%s has no offset %s any more; reading on from the %s",
                 tp,
@@ -193,16 +361,19 @@ class Fetcher:
                 self._settings.reset,
             )
             self.assignment.seek(tp, time=_time_of(self._settings.reset))
-        elif error.retriable:
-            stale.add(tp.topic)
-        else:
-            self.assignment.pause([tp], True)
-            self.assignment.fail(error_of(code, f"fetch from {tp}: {error}"))
 
-    async def _refresh(self, places: dict[TopicPartition, tuple[int, int]]) -> None:
+    def _lead_again(self, tp: TopicPartition) -> None:
+        """Ask the leader, and no replica that is nearer."""
+        state = self.assignment.states.get(tp)
+        if state is not None:
+            state.preferred = None
+
+    async def _refresh(self, places: Places) -> None:
         """Leaders are missing: ask who they are."""
         await self._cluster.refresh({tp.topic for tp in places})
-        if any(self._cluster.leader_at_hand(tp) is None for tp in places):
+        now = self._loop.time()
+        states = [self.assignment.states.get(tp) for tp in places]
+        if any(state is not None and self._source(state, now)[0] < 0 for state in states):
             self._pause(-1)
 
     async def _quietly_refresh(self, topics: set[str]) -> None:
@@ -238,8 +409,13 @@ class Fetcher:
             committed = await self._committed(group, [state.partition for state, _, _ in wanted])
         for state, _, epoch in wanted:
             tp = state.partition
-            if tp in committed:
-                self.assignment.place(state, epoch, committed[tp])
+            if self._is_new(tp.topic):
+                # All of it has come since we read the topic of this name.  An offset that is committed may be of that one.
+                if state.epoch == epoch:
+                    state.sought = EARLIEST
+            elif tp in committed:
+                found = committed[tp]
+                self.assignment.place(state, epoch, found.offset, found.leader_epoch)
             elif self._settings.reset == "none":
                 self.assignment.fail(
                     OffsetOutOfRange(f"nothing is committed for {tp}, and auto.offset.reset=none"),
@@ -248,18 +424,22 @@ class Fetcher:
             elif state.epoch == epoch:
                 state.sought = _time_of(self._settings.reset)
 
+    def _is_new(self, topic: str) -> bool:
+        """Whether a topic that we have read was deleted and created again since."""
+        info, known = self._cluster.topics.get(topic), self._ids.get(topic)
+        return info is not None and known is not None and info.id not in (known, ZERO_UUID)
+
     async def _committed(
         self, group: str, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        async def ask() -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, CommittedOffset]:
+        async def ask() -> dict[TopicPartition, CommittedOffset]:
             try:
-                found = await committed_offsets(
+                return await committed_offsets(
                     self._cluster, group, partitions, require_stable=bool(self._isolation)
                 )
             except KafkaError as error:
                 note_coordinator_error(self._cluster, group, error.code)
                 raise
-            return {tp: each.offset for tp, each in found.items()}
 
         return await self._cluster.retrying(ask)
 

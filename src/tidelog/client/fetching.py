@@ -1,9 +1,7 @@
-"""Fetch requests and their answers, by topic name or id as the version wants it.
-
-Absent: fetch sessions (KIP-227); every request names all its partitions.
-"""
+"""Single fetch requests and their answers, by topic name or id as the version wants it; `fetch_sessions` has those that follow one another."""
 
 from collections.abc import Iterator, Mapping
+from uuid import UUID
 
 from tidelog.client.cluster import Cluster
 from tidelog.client.settings import ConsumerSettings
@@ -33,15 +31,19 @@ def fetch_request(
     at_most = 32767
     for (topic, partition), offset in offsets.items():
         entry = topics.get(topic)
+        info = cluster.topics.get(topic)
+        leader = info.partitions.get(partition) if info else None
         if entry is None:
-            info = cluster.topics.get(topic)
             topic_id = info.id if info else ZERO_UUID
             if topic_id == ZERO_UUID:
                 at_most = _LAST_BY_NAME
             entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id)
         entry.partitions.append(
             FetchPartition(
-                partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+                partition=partition,
+                current_leader_epoch=leader.epoch if leader else -1,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
             )
         )
     request = FetchRequest(
@@ -60,6 +62,13 @@ def fetched(
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Each partition of an answer under its name."""
     names = {info.id: name for name, info in cluster.topics.items() if info.id != ZERO_UUID}
+    return by_name(response, names)
+
+
+def by_name(
+    response: FetchResponse, names: Mapping[UUID, str]
+) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    """The same, with the names that the ids had when it was asked."""
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id, "")
         for data in topic.partitions:

@@ -360,6 +360,11 @@ class ConsumerSettings(ClientSettings):
         doc="Bytes that are fetched ahead of the reader.  tidelog's own.",
         check=at_least(1),
     )
+    client_rack: str = setting(
+        "client.rack",
+        "",
+        doc="Where this reader is: it is sent to a replica in the same rack if the broker allows that (KIP-392).",
+    )
     check_crcs: bool = setting(
         "check.crcs", True, doc="Whether the checksum of each batch is verified."
     )

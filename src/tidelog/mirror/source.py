@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.client.cluster import GROUP, Cluster
 from tidelog.client.consumer import AsyncConsumer
 from tidelog.client.fetcher import Fetcher
-from tidelog.client.group_requests import GroupMetadata
+from tidelog.client.group_requests import CommittedOffset, GroupMetadata
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.settings import ClientSettings
 from tidelog.errors import TidelogError
@@ -85,7 +85,8 @@ class _SourceFetcher(Fetcher):
 
     async def _committed(
         self, group: str, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         there = {self.rename(tp): tp for tp in partitions}
         found = await super()._committed(group, list(there))
-        return {there[tp]: offset for tp, offset in found.items()}
+        # An epoch there would be the target's.
+        return {there[tp]: CommittedOffset(each.offset, "") for tp, each in found.items()}
