@@ -65,7 +65,7 @@ class Rig:
         self.hub.abort()
 
 
-def _principal(certificate) -> Principal:
+def _principal(certificate, peer) -> Principal:
     return Principal("User", distinguished_name(certificate)) if certificate else ANONYMOUS
 
 

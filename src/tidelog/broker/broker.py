@@ -19,7 +19,6 @@ import resource
 import socket
 import time
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -39,7 +38,7 @@ from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import internal_config
 from tidelog.broker.late import Late
 from tidelog.broker.limits import BrokerLimits
-from tidelog.broker.member import Member, new_cluster_id, new_topic_id
+from tidelog.broker.member import Member, new_topic_id, proposed_cluster_id
 from tidelog.broker.metastores import METADATA_FILE, metastore_of
 from tidelog.broker.missing_logs import lacks_a_directory, may_lack_records
 from tidelog.broker.monitoring import Monitoring, Parts
@@ -63,7 +62,6 @@ from tidelog.network.listener import Listener, OpenSocket, open_socket
 from tidelog.network.peer import Address
 from tidelog.network.watchdog import Watchdog
 from tidelog.quotas.quotas import Quotas
-from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Files, LocalFiles
 from tidelog.storage.flusher import Flusher
@@ -168,6 +166,8 @@ class Broker:
             await self.ended.wait()
             return
         self.monitoring.doing = "stopping"
+        if self._security is not None:
+            await self._security.settle_trail()
         if self._member is not None:
             await self._member.hand_over()
         if self._replication is not None:
@@ -181,6 +181,8 @@ class Broker:
         if self._hub is not None:
             await self._hub.drain(_DRAIN_SECONDS)
         await self._background.stop()
+        if self._security is not None:
+            await self._security.close_trail()
         if self._replication is not None:
             await self._replication.stop()
         if self._member is not None:
@@ -342,7 +344,9 @@ class Broker:
             ) from error
         try:
             await self._metastore.open()
-            self.cluster_id = await self._metastore.cluster_id(self._proposed_cluster_id())
+            self.cluster_id = await self._metastore.cluster_id(
+                proposed_cluster_id(self._settings.broker.log_dirs, self._files, self._random)
+            )
             await tail.load()
         except NewerMetadata as error:
             raise StartError(f"{error}: update this broker") from error
@@ -358,18 +362,6 @@ class Broker:
                 else "make the directory writable, or choose another with --data"
             )
             raise StartError(f"{error}; {cure}") from error
-
-    def _proposed_cluster_id(self) -> str:
-        """The id that a data directory has already, from Kafka perhaps, or a new one."""
-        for directory in self._settings.broker.log_dirs:
-            path = str(Path(directory) / META_PROPERTIES)
-            try:
-                known = read_properties(self._files, path) if self._files.exists(path) else {}
-            except OSError:
-                continue  # which is told when its logs are opened
-            if known.get("cluster.id"):
-                return known["cluster.id"]
-        return new_cluster_id(self._random)
 
     async def _open_logs(self, image: Image) -> LogManager:
         settings = self._settings
@@ -441,6 +433,7 @@ class Broker:
             groups=self._coordinators.groups,
             transactions=self._coordinators.transactions,
             authorizer=self._security.authorizer,
+            trail=self._security.trail,
             producer_ids=producer_ids,
             waiting=waiting,
             lease=member.lease,
@@ -535,6 +528,9 @@ class Broker:
         assert self._security is not None
         limits = self._limits = BrokerLimits(services, lambda: self._settings, Dispatcher(services))
         serving: Serving = self._security.gate(limits.metering)
+        self._security.start_trail(
+            self._background, lambda: self.addresses, services.controller.ensure_topic
+        )
         if self._intercept is not None:
             serving = self._intercept(serving, services)
         self._hub = Hub(

@@ -21,6 +21,7 @@ from tidelog.quotas.quotas import Mutations, Quotas
 from tidelog.security.acls import Operation, Resource
 
 if TYPE_CHECKING:  # types alone: a broker imports what it needs when it needs it
+    from tidelog.broker.audit_trail import AuditTrail
     from tidelog.broker.dispatch import Handlers
     from tidelog.broker.fetch_sessions import FetchSessions
     from tidelog.broker.metering import Metering
@@ -70,6 +71,8 @@ class Services:
     """Measures who holds the loop."""
     authorizer: Authorizer = OPEN
     """Who may do what."""
+    trail: "AuditTrail | None" = None
+    """Who has changed what; None where nobody wants to know."""
     quotas: Quotas = field(default_factory=Quotas)
     """How much who may use."""
     meter: "Metering | None" = None

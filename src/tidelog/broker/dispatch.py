@@ -356,6 +356,8 @@ class Dispatcher:
             response = told(handler, request, error, ctx)
         finally:
             ctx.tell_refused()
+        if ctx.broker.trail is not None:
+            ctx.broker.trail.changed(handler.api_key, request, response, ctx.peer)
         return await encode_large_response(response, ctx.api_version, ctx.correlation_id)
 
 

@@ -9,12 +9,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from struct import Struct as Packer
+from typing import TYPE_CHECKING
 
 from tidelog.broker.dispatch import Serving
 from tidelog.errors import ProtocolError, SaslAuthenticationFailed
 from tidelog.network.answer import Answer, Deferred, Ready
 from tidelog.network.peer import Peer, Principal
 from tidelog.security.login import Login, State
+from tidelog.security.slow_logins import SlowLogins
+
+if TYPE_CHECKING:
+    from tidelog.broker.audit_trail import AuditTrail
 
 _BEFORE_LOGIN = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 _API_KEY = Packer(">h")
@@ -34,11 +39,11 @@ class LoginCounts:
 class PeerLogin:
     """The login of one connection, and how it is spoken."""
 
-    __slots__ = ("counts", "login", "raw")
+    __slots__ = ("gate", "login", "raw")
 
-    def __init__(self, login: Login, counts: LoginCounts) -> None:
+    def __init__(self, login: Login, gate: "Gate") -> None:
         self.login = login
-        self.counts = counts
+        self.gate = gate
         self.raw = False
         """The handshake was of version 0: tokens follow without headers."""
 
@@ -52,12 +57,16 @@ class Gate:
         logins: Mapping[str, Callable[[], Login]],
         *,
         failed_delay_s: Callable[[], float],
+        monotonic: Callable[[], float],
+        trail: "AuditTrail | None" = None,
     ) -> None:
         """`logins` makes the logins of each listener that asks for them."""
         self._serving = serving
         self._logins = logins
         self._failed_delay_s = failed_delay_s
         self.counts = LoginCounts()
+        self.slow = SlowLogins(monotonic)
+        self.trail = trail
 
     def serve(self, peer: Peer, frame: memoryview) -> Answer:
         make = self._logins.get(peer.listener)
@@ -65,7 +74,7 @@ class Gate:
             return self._serving.serve(peer, frame)
         found = peer.login
         if not isinstance(found, PeerLogin):
-            found = peer.login = PeerLogin(make(), self.counts)
+            found = peer.login = PeerLogin(make(), self)
         login = found.login
         if found.raw and login.state is State.AUTHENTICATING:
             return self._raw_step(peer, found, bytes(frame))
@@ -95,16 +104,28 @@ class Gate:
 
 
 async def log_in(peer: Peer, found: PeerLogin, token: bytes, failed_delay_s: float) -> bytes:
-    """One step of a login; a failure is told late, so that guessing takes its time."""
+    """One step of a login; a failure is told late, so that guessing takes its time, and the more the longer it goes on."""
+    gate, login, host = found.gate, found.login, peer.address.host
     try:
-        step = found.login.step(token)
+        wait_s = gate.slow.wait_s(host, failed_delay_s)
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        try:
+            step = login.step(token)
+        except SaslAuthenticationFailed:
+            gate.slow.failed(host)
+            raise
     except SaslAuthenticationFailed as error:
-        found.counts.failed += 1
+        gate.counts.failed += 1
         log.warning("a login from %s failed: %s", peer, error)
+        if gate.trail is not None:
+            gate.trail.login_failed(peer, login.mechanism, login.attempted, str(error))
         await asyncio.sleep(failed_delay_s)
         raise
     if step.user is not None:
-        found.counts.succeeded += 1
+        gate.counts.succeeded += 1
         peer.principal = Principal("User", step.user)
         peer.largest = None
+        if gate.trail is not None:
+            gate.trail.login(peer, login.mechanism)
     return step.answer

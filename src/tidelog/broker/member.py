@@ -13,7 +13,8 @@ await member.leave()
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -36,6 +37,8 @@ from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import NewTopic, Rules
 from tidelog.errors import KafkaError, StartError
 from tidelog.metastore.contract import MemberTaken, Metastore, MetastoreError
+from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
+from tidelog.storage.files import Files
 
 if TYPE_CHECKING:
     from tidelog.client.security import ClientSecurity
@@ -218,3 +221,16 @@ def new_topic_id(random: Random) -> UUID:
 def new_cluster_id(random: Random) -> str:
     """22 characters of base64url, as Kafka's."""
     return topic_id_text(new_topic_id(random))
+
+
+def proposed_cluster_id(directories: Iterable[str], files: Files, random: Random) -> str:
+    """The id that a data directory has already, from Kafka perhaps, or a new one."""
+    for directory in directories:
+        path = os.path.join(directory, META_PROPERTIES)
+        try:
+            known = read_properties(files, path) if files.exists(path) else {}
+        except OSError:
+            continue  # which is told when its logs are opened
+        if known.get("cluster.id"):
+            return known["cluster.id"]
+    return new_cluster_id(random)

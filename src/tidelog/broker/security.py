@@ -10,12 +10,13 @@ A broker without security imports and makes none of it.
 import base64
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.addresses import Listener
 from tidelog.broker.authorizer import OPEN, AclAuthorizer, Authorizer
+from tidelog.broker.background import Background
 from tidelog.broker.dispatch import Serving
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock
@@ -23,7 +24,7 @@ from tidelog.cluster.access import SCRAM_SECRET
 from tidelog.cluster.image import CLUSTER, Image
 from tidelog.errors import SettingsError
 from tidelog.network.listener import TlsSettings
-from tidelog.network.peer import Principal
+from tidelog.network.peer import Address, Peer, Principal
 from tidelog.security.config import SecurityConfig
 from tidelog.security.login import Exchange, Login
 from tidelog.security.plain import PlainExchange
@@ -32,6 +33,7 @@ from tidelog.security.scram import Credential, Mechanism, ScramExchange, Shape
 if TYPE_CHECKING:
     import ssl
 
+    from tidelog.broker.audit_trail import AuditTrail
     from tidelog.broker.gate import LoginCounts
     from tidelog.client.security import ClientSecurity
     from tidelog.security.oauthbearer import TokenCheck
@@ -64,6 +66,7 @@ class BrokerSecurity:
         self._plain_users = _passwords(config.plain_users)
         listeners = settings().listeners()
         self._sasl = [each.name for each in listeners if each.protocol.startswith("SASL")]
+        self.trail = self._make_trail()
         self._tls = self._make_tls(listeners)
         self._tokens = self._make_tokens() if self._sasl else None
         self.logins: LoginCounts | None = None
@@ -94,6 +97,8 @@ class BrokerSecurity:
             serving,
             dict.fromkeys(self._sasl, self._login),
             failed_delay_s=lambda: self._config.failed_login_delay_ms / 1000,
+            monotonic=self._clock.monotonic,
+            trail=self.trail,
         )
         self.logins = gate.counts
         return gate
@@ -118,6 +123,64 @@ class BrokerSecurity:
             # Brokers register the addresses that clients dial; a certificate need not have been made for them.
             check_host=config.tls_check_host.lower() == "https",
         )
+
+    # ------------------------------------------------------------------ the audit trail
+
+    def start_trail(
+        self,
+        background: Background,
+        addresses: Callable[[], Sequence[Address]],
+        ensure_topic: Callable[[str], Awaitable[object]],
+    ) -> None:
+        """From now on the broker can be reached, and the trail is written."""
+        if self.trail is None:
+            return
+        index = self._settings().listeners().index(self._settings().inter_broker_listener())
+        self.trail.sink.reach(
+            lambda: self._client_config(addresses()[index]),
+            ensure_topic,
+        )
+        background.run("audit trail", self.trail.run())
+
+    async def settle_trail(self) -> None:
+        """Write what there is, while the broker still serves."""
+        if self.trail is not None:
+            await self.trail.settle()
+
+    async def close_trail(self) -> None:
+        if self.trail is not None:
+            await self.trail.close()
+
+    def _make_trail(self) -> "AuditTrail | None":
+        kind, _, where = self._config.audit_trail.partition(":")
+        if not where:
+            return None
+        from tidelog.broker.audit_trail import AuditTrail, FileSink, TopicSink
+
+        sink = FileSink(where) if kind == "file" else TopicSink(where)
+        return AuditTrail(sink, self._settings().broker.broker_id, self._clock)
+
+    def _client_config(self, address: Address) -> dict[str, str]:
+        """What a client needs that comes as this broker itself."""
+        config, listener = self._config, self._settings().inter_broker_listener()
+        host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host
+        found = {
+            "bootstrap.servers": str(Address(host, address.port)),
+            "security.protocol": listener.protocol,
+            "client.id": "audit-trail",
+        }
+        if listener.protocol.startswith("SASL"):
+            found["sasl.mechanism"] = config.broker_mechanism
+            found["sasl.username"] = config.broker_user
+            found["sasl.password"] = config.broker_password
+        if listener.protocol.endswith("SSL"):
+            found["ssl.ca.location"] = config.tls_trusted
+            found["ssl.certificate.location"] = config.tls_certificate
+            found["ssl.key.location"] = config.tls_key
+            found["ssl.key.password"] = config.tls_key_password
+            checks = config.tls_check_host.lower() == "https"
+            found["ssl.endpoint.identification.algorithm"] = "https" if checks else "none"
+        return found
 
     # ------------------------------------------------------------------ TLS
 
@@ -149,9 +212,12 @@ class BrokerSecurity:
         rules = [NameRule(each) for each in _split_rules(config.principal_rules)]
         certificates = Certificates(files, ClientAuth(config.tls_client_auth), policy)
 
-        def identify(certificate: object) -> Principal:
+        def identify(certificate: object, peer: Peer) -> Principal:
             found = certificate if isinstance(certificate, dict) else None
-            return Principal("User", map_name(distinguished_name(found), rules))
+            peer.principal = Principal("User", map_name(distinguished_name(found), rules))
+            if self.trail is not None and found and peer.listener not in self._sasl:
+                self.trail.login(peer, "SSL")
+            return peer.principal
 
         def context() -> "ssl.SSLContext":
             before = certificates.failure

@@ -23,8 +23,8 @@ _CHUNK_BYTES = 64 * 1024
 _CHUNKS_AT_ONCE = 16
 """Then it is time for other connections."""
 
-Identify = Callable[[Mapping[str, Any] | None], Principal]
-"""Makes a principal out of what `SSLSocket.getpeercert` gives; None for a peer without a certificate."""
+Identify = Callable[[Mapping[str, Any] | None, Peer], Principal]
+"""Makes a principal of the peer out of what `SSLSocket.getpeercert` gives; None for one without a certificate."""
 
 
 class TlsConnection(Connection):
@@ -60,7 +60,7 @@ class TlsConnection(Connection):
     def _shake_hands(self) -> None:
         self._tls.do_handshake()
         self._is_open = True
-        self.peer.principal = self._identify(self._tls.getpeercert())
+        self.peer.principal = self._identify(self._tls.getpeercert(), self.peer)
 
     def _on_readable(self) -> None:
         super()._on_readable()

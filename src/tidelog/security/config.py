@@ -1,10 +1,21 @@
 """Settings of logins, TLS and access rules, under Kafka's names; files are PEM."""
 
+import re
+
 from tidelog.dataclass import dataclass
 from tidelog.security.tls_policy import NEWEST_LAST, is_list_of_protocols
 from tidelog.settings import Section, at_least, is_file_name, one_of, setting
 
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+def is_trail(value: str) -> bool:
+    """file:PATH or topic:NAME"""
+    kind, _, where = value.partition(":")
+    if kind == "topic":
+        return bool(_TOPIC.fullmatch(where))
+    return not value or (kind == "file" and bool(where))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +144,12 @@ class SecurityConfig(Section):
     )
     broker_password: str = setting(
         "sasl.inter.broker.password", "", "With which password.  tidelog's own.", secret=True
+    )
+    audit_trail: str = setting(
+        "audit.trail",
+        "",
+        "Where logins and changes are told, as lines of JSON: file:PATH or topic:NAME; nowhere without.  tidelog's own.",
+        check=is_trail,
     )
     # Access rules
     authorizer: str = setting(

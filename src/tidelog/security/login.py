@@ -74,6 +74,11 @@ class Login:
     def offered(self) -> list[str]:
         return sorted(self._mechanisms)
 
+    @property
+    def attempted(self) -> str:
+        """As whom the peer tries to log in, as far as it has said; nothing of it is proven."""
+        return str(getattr(self._exchange, "user", ""))
+
     def choose(self, mechanism: str) -> None:
         """SaslHandshake: begin a login with this mechanism."""
         if self.state in (State.AUTHENTICATING, State.FAILED):

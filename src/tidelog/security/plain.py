@@ -14,6 +14,8 @@ class PlainExchange:
 
     def __init__(self, find: Callable[[str], str | None]) -> None:
         self._find = find
+        self.user = ""
+        """As whom the client tries to log in; not proven until `respond` has returned."""
 
     def respond(self, token: bytes) -> tuple[bytes, str | None]:
         """Nothing to answer, and the client's name; raises unless the password is right."""
@@ -21,6 +23,7 @@ class PlainExchange:
             identity, user, password = token.decode().split("\0")
         except ValueError:  # not UTF-8, or another number of parts
             raise SaslAuthenticationFailed("the login message is not that of PLAIN") from None
+        self.user = user
         if not user or not password:
             raise SaslAuthenticationFailed("the login message names no user, or no password")
         if identity not in ("", user):

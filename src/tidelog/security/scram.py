@@ -124,7 +124,8 @@ class ScramExchange:
         self._server_nonce = nonce
         self._secret = secret
         self._shapes = shapes or (_OUR_SHAPE,)
-        self._user = ""
+        self.user = ""
+        """As whom the client tries to log in; not proven until the last step."""
         self._nonce = b""
         self._credential: Credential | None = None
         self._exists = False
@@ -137,7 +138,7 @@ class ScramExchange:
             raise SaslAuthenticationFailed("the login message is too long")
         if not self._said:
             return self._first(token), None
-        return self._final(token), self._user
+        return self._final(token), self.user
 
     def _first(self, token: bytes) -> bytes:
         flag, _, rest = token.partition(b",")
@@ -145,16 +146,16 @@ class ScramExchange:
         if flag not in (b"n", b"y"):
             raise SaslAuthenticationFailed("channel binding is not supported")
         fields = _fields(bare)
-        self._user = _unescape(fields.get("n", b""))
+        self.user = _unescape(fields.get("n", b""))
         client_nonce = fields.get("r", b"")
-        if not self._user or not client_nonce:
+        if not self.user or not client_nonce:
             raise SaslAuthenticationFailed("the first login message names no user, or no nonce")
-        if identity and _unescape(identity.removeprefix(b"a=")) != self._user:
+        if identity and _unescape(identity.removeprefix(b"a=")) != self.user:
             raise SaslAuthenticationFailed("nobody may log in in the name of another")
-        found = self._find(self._user)
+        found = self._find(self.user)
         self._exists = found is not None
         # Made up in any case, so that it takes as long for a user who does exist.
-        invented = made_up(self._mechanism, self._user, self._secret, self._shapes)
+        invented = made_up(self._mechanism, self.user, self._secret, self._shapes)
         self._credential = found or invented
         salt, iterations = self._credential.salt, self._credential.iterations
         self._nonce = client_nonce + self._server_nonce.encode()

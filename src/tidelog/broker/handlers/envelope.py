@@ -55,6 +55,8 @@ async def envelope(request: EnvelopeRequest, ctx: Context) -> EnvelopeResponse:
         response = told(handler, inner, error, client)
     finally:
         client.tell_refused()
+    if ctx.broker.trail is not None:
+        ctx.broker.trail.changed(handler.api_key, inner, response, client.peer)
     answer = await encode_large_response(response, header.api_version, header.correlation_id)
     return EnvelopeResponse(response_data=bytes(answer[LENGTH_BYTES:]))
 

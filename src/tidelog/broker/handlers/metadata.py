@@ -106,6 +106,9 @@ async def _create_missing(
     except ThrottlingQuotaExceeded:
         return failed | dict.fromkeys(missing, LeaderNotAvailable())  # a client asks again
     made = await ctx.broker.controller.ensure_topics(list(dict.fromkeys(missing)))
+    if ctx.broker.trail is not None:
+        good = [name for name, each in made.items() if not isinstance(each, KafkaError)]
+        ctx.broker.trail.created_automatically(good, ctx.peer)
     return failed | {
         name: outcome for name, outcome in made.items() if isinstance(outcome, KafkaError)
     }
