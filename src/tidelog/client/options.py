@@ -128,6 +128,7 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_max_bytes: Bytes of one answer, about. (52428800)
     max_partition_fetch_bytes: Bytes of one partition in it. (1048576)
     prefetch_max_bytes: Bytes that are fetched ahead of the reader. tidelog's own. (16777216)
+    client_rack: Where this reader is: it is sent to a replica in the same rack if the broker allows that (KIP-392). (none)
     check_crcs: Whether the checksum of each batch is verified. (true)
     """
 
@@ -149,4 +150,5 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_max_bytes: int | None
     max_partition_fetch_bytes: int | None
     prefetch_max_bytes: int | None
+    client_rack: str | None
     check_crcs: bool | None
