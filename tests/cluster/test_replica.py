@@ -97,6 +97,19 @@ def test_who_leaves_counts_until_the_controller_agrees():
     found.check()
 
 
+def test_who_is_not_heard_leaves_where_enough_are_left():
+    found = followers()
+    heard = {2: 700, 3: 100}
+    assert found.silent(heard, 500, 2) == [3]
+    assert found.silent(heard, 500, 3) == [], "writers would be refused"
+    assert found.silent(heard, 800, 2) == [], "nobody is heard: it may be our own fault"
+    assert found.silent({2: 700}, 500, 2) == [3]
+    fetch(found, 3, 10, now_ms=600)
+    assert found.silent(heard, 500, 2) == [], "of this partition it was heard"
+    found.propose((1, 2))
+    assert found.silent(heard, 9_000, 1) == [], "one proposal at a time"
+
+
 def test_under_steady_writes_one_is_in_sync_that_never_reaches_the_end():
     found = followers()
     for step in range(50):

@@ -11,6 +11,7 @@ from tidelog.testing.simulation.plan import Plan
 from tidelog.testing.simulation.run import simulate
 from tidelog.testing.simulation.scenario import parse
 
+UNREACHABLE = "a_leader_that_its_followers_cannot_reach"
 SCENARIOS = sorted(Path(__file__).parent.glob("scenarios/*.txt"))
 
 
@@ -20,6 +21,22 @@ def test_scenario(path: Path):
     outcome = simulate(scenario.seed, scenario=scenario)
     assert not outcome.violations, outcome.story.text()
     assert outcome.history.acknowledged
+
+
+@pytest.mark.parametrize("silence_ms", [1200, 0])
+def test_a_broker_that_the_others_cannot_reach_holds_up_writers_for_seconds(silence_ms: int):
+    """In simulated time: from five seconds after the cut until it is healed."""
+    text = (Path(__file__).parent / f"scenarios/{UNREACHABLE}.txt").read_text()
+    text = text.replace("plan", f"plan replica.leader.silence.max.ms={silence_ms}")
+    outcome = simulate(1, scenario=parse(text))
+    [cut] = [each.time for each in outcome.story.happenings if each.what.startswith("cut b1>b2")]
+    read = {
+        each.tp.partition
+        for polls in outcome.history.polls.values()
+        for each in polls
+        if each.value is not None and cut + 5 < each.time < cut + 10
+    }
+    assert read == (set(range(3)) if silence_ms else set())
 
 
 def test_a_run_without_faults_acknowledges_everything():

@@ -25,6 +25,8 @@ class ReplicaReading(Reading):
 
     def read(self) -> None:
         self._woken_once = self.deferred is not None
+        if not self._woken_once:
+            self.services.partitions.heard_ms[self.follower[0]] = self._now_ms()
         if isinstance(self.session, ReplicaSession):
             if not self._woken_once:
                 self.session.requested(self.follower[0], self._now_ms())

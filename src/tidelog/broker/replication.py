@@ -15,6 +15,7 @@ from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
 from tidelog.cluster.resigning import Place, Resigning
 from tidelog.cluster.surroundings import Surroundings
+from tidelog.cluster.unreachable import Complaints
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
 
@@ -52,7 +53,13 @@ class Replication:
             return settings().replication.lag_time_max_ms
 
         self.in_sync = InSync(
-            partitions, alter, clock, random, max_lag_ms, lambda each: self._eligible(each, -1)
+            partitions,
+            alter,
+            clock,
+            random,
+            max_lag_ms,
+            lambda each: self._eligible(each, -1),
+            lambda: settings().replication.leader_silence_max_ms,
         )
 
         def heard(place: Place, since: float) -> Set[int]:
@@ -70,6 +77,8 @@ class Replication:
             propose=self.in_sync.propose,
             truncated=self._was_truncated,
             isr_changed=self.in_sync.changed,
+            heard_ms=partitions.heard_ms,
+            silent_ms=self.in_sync.silent_ms,
         )
         self.fetchers = Fetchers(
             broker_id=broker_id,
@@ -81,7 +90,16 @@ class Replication:
             flusher=flusher,
         )
 
+        self._complaints = Complaints(
+            broker_id,
+            image,
+            self.fetchers,
+            alter,
+            lambda: settings().replication.leader_silence_max_ms,
+        )
+
     def start(self, background: Background) -> None:
+        background.run("silent leaders", self._complaints.run(), vital=True)
         background.run("in-sync replicas", self.in_sync.run(), vital=True)
         background.run("handing on", self.resigning.run(), vital=True)
         background.run("failed directories", self.offline.run(), vital=True)

@@ -30,6 +30,7 @@ from tidelog.cluster.shared import shared_settings
 from tidelog.cluster.tail import Tail
 from tidelog.cluster.topics import Created, MorePartitions, NewTopic, Rules
 from tidelog.cluster.versions import check_readable
+from tidelog.cluster.votes import Votes
 from tidelog.errors import (
     KafkaError,
     NotController,
@@ -74,6 +75,7 @@ class Controller:
         self._rules = rules
         self._elections = elections or Elections()
         self._one_at_a_time = asyncio.Lock()
+        self._votes = Votes()
         self.epoch = epoch
         self.resigned = False
         self.sessions_seen: frozenset[tuple[int, str]] | None = None
@@ -253,7 +255,30 @@ class Controller:
         self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
     ) -> list[PartitionState | KafkaError]:
         """Change in-sync replicas as their leader asks; the outcomes are in the order of `changes`."""
-        return await self.submit(_typed(lambda i: isr.alter(i, broker_id, broker_epoch, changes)))
+
+        def voters(change: IsrChange) -> frozenset[int]:
+            return self._votes.cast(change, broker_id)
+
+        def decide(image: Image) -> tuple[list[Record], list[PartitionState | KafkaError]]:
+            records, outcomes = isr.alter(image, broker_id, broker_epoch, changes, voters)
+            for change, outcome in zip(changes, outcomes, strict=True):
+                state = image.maybe_partition(change.topic_id, change.index)
+                if (
+                    isinstance(outcome, PartitionState)
+                    and state is not None
+                    and isr.is_vote(state, broker_id, change)
+                ):
+                    self._votes.carried_out(change)
+                    log.warning(
+                        "%s-%d is taken from broker %d, which %s cannot reach",
+                        image.topic_names[change.topic_id],
+                        change.index,
+                        state.leader,
+                        list(outcome.isr),
+                    )
+            return [*records], outcomes
+
+        return await self.submit(decide)
 
     async def assign_directories(
         self,

@@ -116,6 +116,8 @@ class Fetcher:
         self._session_id = 0
         self._session_epoch = _FULL_SESSION
         self._failures = 0
+        self.asked_at: float | None = None
+        """When the first request went out that has no answer; None if all have."""
         self.task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -133,6 +135,9 @@ class Fetcher:
         self._changed.set()
         self._interrupt()
 
+    def followed(self) -> list[Partition]:
+        return [each.partition for each in self._followed.values() if each.current]
+
     def lags(self) -> list[tuple[Partition, int]]:
         """Of every partition that is followed, how many committed records it lacks."""
         return [(each.partition, each.lag) for each in self._followed.values()]
@@ -147,10 +152,14 @@ class Fetcher:
             self._changed.clear()
             request = self._request()
             if not self._known:
+                self.asked_at = None
                 await self._sleep(self._until_next())
                 continue
             try:
+                if self.asked_at is None:
+                    self.asked_at = self._shared.clock.monotonic()
                 answer = await self._ask(request)
+                self.asked_at = None
                 if answer is None:
                     self._give_up_session()
                     self._purposes.reverse()
@@ -483,6 +492,16 @@ class Fetchers:
     def lags(self) -> list[tuple[Partition, int]]:
         """Of every partition that is followed, how many committed records it lacks."""
         return [lag for fetcher in self._fetchers.values() for lag in fetcher.lags()]
+
+    def unanswered(self, seconds: float) -> list[Partition]:
+        """Those whose leader has not answered for so long."""
+        then = self.clock.monotonic() - seconds
+        return [
+            each
+            for fetcher in self._fetchers.values()
+            if fetcher.asked_at is not None and fetcher.asked_at <= then
+            for each in fetcher.followed()
+        ]
 
     @property
     def failing(self) -> int:

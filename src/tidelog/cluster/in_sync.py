@@ -41,6 +41,8 @@ AlterPartition = Callable[[Sequence[IsrChange]], Awaitable[list[PartitionState |
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 _MOST_AT_ONCE = 1000
+_SILENCE_LOOK_S = 1.0
+"""How often it is looked whether a follower is silent: one comparison for each broker."""
 
 _REFUSED = (IneligibleReplica, OperationNotAttempted)
 """The controller is sure that nothing was done, and that it knows no newer state."""
@@ -66,14 +68,19 @@ class InSync:
         random: Random,
         max_lag_ms: Callable[[], int],
         is_live: Callable[[int], bool] = lambda _: True,
+        silence_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`is_live` tells a broker that lags from one that is gone."""
+        """`is_live` tells a broker that lags from one that is gone.
+
+        `silence_ms`: a follower that has not fetched anything here for so long leaves where enough others are in sync; 0 for never.
+        """
         self._partitions = partitions
         self._alter = alter
         self._clock = clock
         self._random = random
         self._max_lag_ms = max_lag_ms
         self._is_live = is_live
+        self._silence_ms = silence_ms
         self.shrinks = 0
         self.expands = 0
         """Of the ISRs of partitions that are led here."""
@@ -100,7 +107,7 @@ class InSync:
 
     def _why_left(self, broker_id: int) -> str:
         if self._is_live(broker_id):
-            return f"has lagged for more than replica.lag.time.max.ms={self._max_lag_ms()}"
+            return f"is silent, or has lagged for more than replica.lag.time.max.ms={self._max_lag_ms()}"
         return "is gone or stopping"
 
     def propose(self, partition: Partition) -> None:
@@ -114,7 +121,7 @@ class InSync:
         look_at = self._next_look()
         while True:
             now = self._clock.monotonic()
-            if now >= look_at:
+            if now >= look_at or self._somebody_is_silent():
                 look_at = self._next_look()
                 for partition in self._partitions:
                     partition.propose_shrink()
@@ -126,10 +133,28 @@ class InSync:
             elif not self._due:
                 self._woken.clear()
                 try:
-                    async with asyncio.timeout(max(look_at - self._clock.monotonic(), 0.001)):
+                    left_s = max(look_at - self._clock.monotonic(), 0.001)
+                    async with asyncio.timeout(min(left_s, _SILENCE_LOOK_S)):
                         await self._woken.wait()
                 except TimeoutError:
                     pass
+
+    def silent_ms(self) -> int:
+        """Who has not fetched since then cannot reach this broker."""
+        silence_ms = self._silence_ms()
+        return self._now_ms() - silence_ms if silence_ms else -(1 << 63)
+
+    def _somebody_is_silent(self) -> bool:
+        then_ms, heard_ms = self.silent_ms(), self._partitions.heard_ms
+        for broker_id, heard in list(heard_ms.items()):
+            if not self._is_live(broker_id):
+                del heard_ms[broker_id]  # it is gone, which the controller has noticed
+            elif heard < then_ms:
+                return True
+        return False
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     def _next_look(self) -> float:
         return self._clock.monotonic() + self._max_lag_ms() / 2000

@@ -1,11 +1,11 @@
 """Changes of in-sync replicas, as leaders ask the controller for them (KIP-497): pure functions over the image."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from uuid import UUID
 
 from tidelog.cluster.elections import best_leader
-from tidelog.cluster.image import Image, PartitionState, changed
+from tidelog.cluster.image import NO_LEADER, Image, PartitionState, changed
 from tidelog.cluster.metadata import PartitionChangeRecord
 from tidelog.cluster.reassignment import completed
 from tidelog.dataclass import dataclass
@@ -41,8 +41,16 @@ class IsrChange:
     """The one who asks leaves, and what it had is gone.  Else its disk is only full, and it has all that it had."""
 
 
+Voters = Callable[[IsrChange], Set[int]]
+"""Who else has told that it cannot reach the leader (`unreachable.py`)."""
+
+
 def alter(
-    image: Image, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+    image: Image,
+    broker_id: int,
+    broker_epoch: int,
+    changes: Sequence[IsrChange],
+    voters: Voters = lambda _: frozenset(),
 ) -> tuple[list[PartitionChangeRecord], list[PartitionState | KafkaError]]:
     """Decide on the changes that a leader asks for; the outcomes are in the order of `changes`.
 
@@ -55,7 +63,7 @@ def alter(
     outcomes: list[PartitionState | KafkaError] = []
     for change in changes:
         try:
-            record, state = _altered(image, broker_id, change)
+            record, state = _altered(image, broker_id, change, voters)
         except KafkaError as error:
             outcomes.append(error.kept())
             continue
@@ -66,7 +74,7 @@ def alter(
 
 
 def _altered(
-    image: Image, broker_id: int, change: IsrChange
+    image: Image, broker_id: int, change: IsrChange, voters: Voters
 ) -> tuple[PartitionChangeRecord | None, PartitionState]:
     state = _state(image, change)
     if change.leader_epoch < state.leader_epoch:
@@ -74,18 +82,48 @@ def _altered(
     if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
         raise NotController("the leader knows more than this controller")
     leaves = _leaves(state, broker_id, change)
-    if state.leader != broker_id and not leaves:
+    votes = is_vote(state, broker_id, change)
+    if state.leader != broker_id and not leaves and not votes:
         raise InvalidRequest(f"broker {broker_id} does not lead the partition")
     if change.isr and sorted(change.isr) == sorted(state.isr):
         return None, state  # asked again, because the first answer was lost
     if change.partition_epoch < state.partition_epoch:
         raise InvalidUpdateVersion
+    if votes:
+        return _deposed(image, state, change, voters(change))
     if leaves:
         return _left(image, state, broker_id, change)
     _check_members(image, state, broker_id, change)
     wanted = tuple(each for each in state.replicas if each in change.isr)
     record = PartitionChangeRecord(change.topic_id, change.index, isr=wanted)
     record = completed(replace(state, isr=wanted), record, image.live_brokers)
+    return record, changed(state, record)
+
+
+def is_vote(state: PartitionState, broker_id: int, change: IsrChange) -> bool:
+    """Whether a follower in sync tells that it cannot reach the leader."""
+    return (
+        state.leader not in (broker_id, NO_LEADER)
+        and broker_id in change.isr
+        and set(change.isr) == set(state.isr) - {state.leader}
+        and change.partition_epoch == state.partition_epoch
+        and not change.for_good
+    )
+
+
+def _deposed(
+    image: Image, state: PartitionState, change: IsrChange, voters: Set[int]
+) -> tuple[PartitionChangeRecord, PartitionState]:
+    """More than half of those in sync cannot reach the leader: they go on without it, if they are enough."""
+    live = image.live_brokers
+    wanted = tuple(
+        each for each in state.isr if each in voters and each in live and each != state.leader
+    )
+    needed = image.needed_in_sync(change.topic_id, state)
+    leader = best_leader(replace(state, isr=wanted), live)
+    if 2 * len(wanted) <= len(state.isr) or len(wanted) < needed or leader == NO_LEADER:
+        raise IneligibleReplica(f"only {list(wanted)} cannot reach the leader, {state.leader}")
+    record = PartitionChangeRecord(change.topic_id, change.index, leader=leader, isr=wanted)
     return record, changed(state, record)
 
 

@@ -466,7 +466,7 @@ class Partition:
         followers, surroundings = self.followers, self._surroundings
         if followers is None or surroundings is None:
             return False
-        lagging = followers.lagging(self.log.log_end_offset, surroundings.now_ms())
+        lagging = surroundings.to_leave(followers, self.log)
         if not lagging:
             self.maybe_advance()  # one who was about to join may have been given up
             return False

@@ -34,6 +34,8 @@ class Partitions:
         self._held: dict[bytes, int] = {}
         """How many partitions of a topic are here, by its id."""
         self._offline: dict[tuple[str, int], KafkaError] = {}
+        self.heard_ms: dict[int, int] = {}
+        """By follower when it last fetched anything here."""
 
     def __iter__(self) -> Iterator[Partition]:
         """Those that this broker leads."""

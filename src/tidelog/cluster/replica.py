@@ -12,7 +12,7 @@ whoever the controller may take for in sync, so that every one of them has what 
 Values in, values out: no clock, no log, no wire.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tidelog.cluster.image import PartitionState
@@ -245,6 +245,22 @@ class Followers:
             ):
                 found.append(broker_id)
         return found
+
+    def silent(self, heard_ms: Mapping[int, int], then_ms: int, min_isr: int) -> list[int]:
+        """Members of the ISR that have not fetched anything since; nobody if too few would be left to go on.
+
+        `heard_ms`: when each was last heard, for whatever partition.
+        """
+        if self.proposal is not None:
+            return []
+        found = [
+            broker_id
+            for broker_id in self.isr
+            if broker_id in self.by_id
+            and max(heard_ms.get(broker_id, _LONG_AGO), self.by_id[broker_id].caught_up_ms)
+            < then_ms
+        ]
+        return found if len(self.isr) - len(found) >= min(min_isr, len(self.replicas)) else []
 
     def heard_since(self, then_ms: int) -> frozenset[int]:
         """Those that have fetched since."""

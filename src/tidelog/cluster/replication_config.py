@@ -61,6 +61,14 @@ class ReplicationConfig(Section):
         "How long a follower waits for the leader's answer.",
         check=at_least(1),
     )
+    leader_silence_max_ms: int = setting(
+        "replica.leader.silence.max.ms",
+        5_000,
+        "A follower tells the controller of a leader that has not answered for so long; when most in-sync replicas do, one of them leads. "
+        "0 for never.",
+        check=at_least(0),
+        dynamic=True,
+    )
     selector_class: str = setting(
         "replica.selector.class",
         "",

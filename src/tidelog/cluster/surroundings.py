@@ -1,6 +1,7 @@
 """What a partition has around it: who watches it, and what it needs of its broker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.dataclass import dataclass
@@ -9,6 +10,7 @@ from tidelog.storage.log import Log
 
 if TYPE_CHECKING:
     from tidelog.cluster.partition import Partition
+    from tidelog.cluster.replica import Followers
 
 
 class Watcher(Protocol):
@@ -42,5 +44,15 @@ class Surroundings:
     """The partition has a proposal for the controller."""
     truncated: Callable[[Log, int], None]
     """The log was cut back to an offset."""
+    heard_ms: Mapping[int, int] = field(default_factory=dict)
+    """By broker when it last fetched anything here."""
+    silent_ms: Callable[[], int] = lambda: -(1 << 63)
+    """Who has not fetched since then cannot reach this broker."""
     isr_changed: "Callable[[Partition, tuple[int, ...], tuple[int, ...]], None]" = lambda *_: None
     """The controller has settled the in-sync replicas of a partition that is led here: they were these, and are those."""
+
+    def to_leave(self, followers: "Followers", log: Log) -> list[int]:
+        """Members of the ISR that lag, or else that cannot reach this broker."""
+        least = log.config.min_insync_replicas
+        lagging = followers.lagging(log.log_end_offset, self.now_ms())
+        return lagging or followers.silent(self.heard_ms, self.silent_ms(), least)

@@ -34,6 +34,7 @@ SETTINGS = {
     "log.cleaner.enable": "false",
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
+    "replica.leader.silence.max.ms": "1200",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
