@@ -163,6 +163,7 @@ async def test_classic(seed: int) -> None:
             world.journal.fail = NotCoordinator()
             if client is not None:
                 await client.step()
+            world.pass_ms(dice.choice([0, 0, 12_000]))
             world.journal.fail = None
         elif client is None:
             continue
@@ -220,6 +221,8 @@ async def settle_classic(world: World, clients: list[ClassicClient]) -> None:
         assert given == list(range(PARTITIONS))
         assert set(world.shard.groups["g"].members) == {each.member_id for each in clients}
         assert world.shard.groups["g"].state.value == "Stable"
+    elif "g" in world.shard.groups:
+        assert world.shard.groups["g"].state.value == "Empty"
     await restart(world)
 
 
@@ -236,6 +239,8 @@ class ConsumerClient:
         self.epoch = 0
         self.owned: set[tuple[Any, int]] = set()
         self.told: set[tuple[Any, int]] | None = None
+        self.has_lost = False
+        """An answer may have told of an assignment: the next request says everything, as clients do, to hear it again."""
 
     async def step(self, *, lose_answer: bool = False) -> None:
         if self.told is not None:
@@ -243,11 +248,10 @@ class ConsumerClient:
         fields: dict[str, Any] = {"instance_id": self.instance, "topic_partitions": self._owned()}
         if self.epoch == 0:
             self.owned = set()
-            fields |= {
-                "topic_partitions": [],
-                "rebalance_timeout_ms": 20_000,
-                "subscribed_topic_names": self.names,
-            }
+            fields["topic_partitions"] = []
+        if self.epoch == 0 or self.has_lost:
+            fields |= {"rebalance_timeout_ms": 20_000, "subscribed_topic_names": self.names}
+        self.has_lost = lose_answer
         try:
             answer = await self.world.consumer_beat(self.member_id, self.epoch, **fields)
         except KafkaError as error:
@@ -311,6 +315,7 @@ async def test_consumer(seed: int) -> None:
             world.journal.fail = NotCoordinator()
             if client is not None:
                 await client.step()
+            world.pass_ms(dice.choice([0, 0, 12_000]))
             world.journal.fail = None
         elif client is None:
             continue

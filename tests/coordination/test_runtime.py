@@ -60,8 +60,8 @@ class Journal:
         self.futures.append(asyncio.get_running_loop().create_future())
         return self.futures[-1]
 
-    def all_committed(self) -> None:
-        return None
+    def all_committed(self) -> asyncio.Future[None] | None:
+        return self.committed(len(self.stored) - 1)
 
     async def scan(self) -> Any:
         if self.gate is not None:
@@ -165,6 +165,38 @@ async def test_failed_commit_gives_the_shard_up(runtime):
     assert isinstance(heard[0], NotCoordinator)
     with pytest.raises(NotCoordinator):
         await runtime.write(0, lambda _: Decision(None))
+
+
+@pytest.mark.parametrize("when", ["commit", "load"])
+async def test_a_shard_that_was_given_up_is_loaded_again_though_nobody_asks(
+    runtime, timers, clock, when
+):
+    """Time-outs are due in it: of transactions above all, which hold back all readers."""
+    journal = Journal(1, 2)
+    asked: list[int] = []
+    runtime.load_again = asked.append
+    if when == "load":
+        journal.futures = []
+        loading = runtime.load(0, journal)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        journal.futures[0].set_exception(NotEnoughReplicas())
+        await loading
+    else:
+        await runtime.load(0, journal)
+        journal.futures = []
+        _, waiting = runtime.write_now(0, lambda _: Decision(None, [3]))
+        waiting.set_exception(KafkaStorageError())
+        await asyncio.sleep(0)
+    assert not runtime.is_loaded(0)
+    clock.advance(10_000)
+    timers.run_due()
+    assert asked == [0]
+    journal.futures = None
+    await runtime.load(0, journal)
+    clock.advance(10_000)
+    timers.run_due()
+    assert asked == [0]
 
 
 async def test_load_replays_and_meanwhile_asks_for_patience(runtime):

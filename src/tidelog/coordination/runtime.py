@@ -9,7 +9,8 @@ one door, `Runtime.write`:
 4. when the append is committed the answers go out.
 
 If step 2 fails the state was not touched, and the answers become errors.  If step 3 was done and the commit then
-fails (the disk, the leadership), the state is ahead of the log: the shard is dropped, and is loaded anew on demand.
+fails (the disk, the leadership), the state is ahead of the log: the shard is dropped, and is loaded anew on demand or after a
+while.  A timer's decision goes the same way, and is made again until it is recorded.
 All of it runs on the loop without a pause between 1 and 3, so the events of a shard are serial by nature.  A
 decision without records still waits for the records before it, so nobody hears of a state that may yet vanish.
 
@@ -51,6 +52,8 @@ Reply = Callable[[Any], None]
 
 _TIMER_RETRY_MS = 500
 """A timer whose records could not be appended is tried again after this."""
+_LOAD_AGAIN_MS = 5_000
+"""A shard that was given up, or could not be loaded, is loaded again after this though nobody asks: time-outs are due in it."""
 _COMMIT_SECONDS = 5.0
 """How long a request waits for the other replicas (offsets.commit.timeout.ms); the records stay, and may count later."""
 
@@ -159,14 +162,23 @@ class ShardTimers(Generic[R]):
         self, key: Hashable, delay_ms: float, decide: Callable[[], Decision[R, Any]]
     ) -> None:
         """Make `decide` in `delay_ms`; a timer that `key` had before is replaced."""
+        self._schedule(key, delay_ms, decide, logging.WARNING)
 
+    def _schedule(
+        self,
+        key: Hashable,
+        delay_ms: float,
+        decide: Callable[[], Decision[R, Any]],
+        level: int,
+    ) -> None:
         def due() -> None:
             self._keys.discard(key)
             try:
                 self._fire(self._index, decide)
             except KafkaError as error:
-                log.warning("timer %s is tried again, it failed: %s", key, error)
-                self.schedule(key, _TIMER_RETRY_MS, decide)
+                # Told once: a log may refuse for hours, and many timers may be due.
+                log.log(level, "timer %s is tried again until it succeeds: %s", key, error)
+                self._schedule(key, _TIMER_RETRY_MS, decide, logging.DEBUG)
 
         self._keys.add(key)
         self._timers.schedule((self._index, key), delay_ms, due)
@@ -209,6 +221,8 @@ class Runtime(Generic[R]):
         self._name = name
         self._shards: dict[int, _Shard[R]] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
+        self.load_again: Callable[[int], None] = lambda index: None
+        """Begins to load a shard if this broker leads it; set by whoever knows that."""
 
     # ------------------------------------------------------------------ requests
 
@@ -335,8 +349,10 @@ class Runtime(Generic[R]):
             state.loaded()
         except KafkaError as error:
             log.error("%s shard %d could not be loaded: %s", self._name, index, error)
+            self._load_later(index)
         except Exception:  # the root of this task
             log.exception("%s shard %d could not be loaded", self._name, index)
+            self._load_later(index)
         finally:
             if self._loading.get(index) is asyncio.current_task():
                 del self._loading[index]
@@ -345,6 +361,7 @@ class Runtime(Generic[R]):
 
     def unload(self, index: int) -> None:
         """This broker no longer leads the shard: forget it, and send away who waits."""
+        self._timers.cancel(("load", index))
         task = self._loading.pop(index, None)
         if task is not None:
             task.cancel()
@@ -364,6 +381,10 @@ class Runtime(Generic[R]):
         if self._shards.get(index) is shard:
             log.error("%s shard %d is given up, its log failed: %s", self._name, index, why)
             self.unload(index)
+            self._load_later(index)
+
+    def _load_later(self, index: int) -> None:
+        self._timers.schedule(("load", index), _LOAD_AGAIN_MS, lambda: self.load_again(index))
 
 
 def _append(journal: Journal[R], decision: Decision[R, Any]) -> int:

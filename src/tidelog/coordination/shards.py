@@ -1,7 +1,7 @@
 """The shards of one coordinator: which of them a key belongs to, who leads it, and when each is loaded.
 
 A coordinator's internal topic is made when somebody first needs it.  A shard is loaded when this broker begins to lead
-its partition, is forgotten when another one does, and is loaded again on demand if it had to be given up.
+its partition, is forgotten when another one does, and is loaded again, on demand or after a while, if it had to be given up.
 """
 
 import asyncio
@@ -50,6 +50,7 @@ class Shards(Generic[R]):
         self._journal = journal
         self._epochs: dict[int, int] = {}
         """By shard that was loaded here: the leader epoch in which it was."""
+        runtime.load_again = self._follow_one
 
     @property
     def count(self) -> int:
@@ -59,11 +60,14 @@ class Shards(Generic[R]):
     def follow(self) -> None:
         """Load what this broker leads by now, and forget what it leads no longer."""
         for index in range(self.count):
-            state = self._state(index)
-            if state.leader == self._broker_id:
-                self._lead(index, state.leader_epoch)
-            else:
-                self._resign(index)
+            self._follow_one(index)
+
+    def _follow_one(self, index: int) -> None:
+        state = self._state(index)
+        if state.leader == self._broker_id:
+            self._lead(index, state.leader_epoch)
+        else:
+            self._resign(index)
 
     def leader_of(self, index: int) -> int:
         """The broker that coordinates this shard; raises while there is none."""

@@ -23,6 +23,7 @@ from tidelog.errors import (
     InvalidTxnState,
     KafkaStorageError,
     NotCoordinator,
+    NotEnoughReplicas,
     ProducerFenced,
     ProtocolError,
     TransactionAbortable,
@@ -352,3 +353,13 @@ def test_tombstones_and_foreign_records():
     for value in (b"", b"\0\7", good[:-1], good[:16] + b"\x63" + good[17:]):
         with pytest.raises(ProtocolError):
             decode_change(b"\0\0\0\1x", value)
+
+
+async def test_an_id_expires_late_rather_than_never(world):
+    await world.init()
+    world.journal.fail = NotEnoughReplicas()
+    world.pass_ms(world.config.id_expiration_ms + 2 * world.config.expiry_interval_ms)
+    assert "x" in world.shard.transactions
+    world.journal.fail = None
+    world.pass_ms(1_000)
+    assert "x" not in world.shard.transactions

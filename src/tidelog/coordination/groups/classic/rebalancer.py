@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 _LEAST_WAIT_MS = 100
 """Between two looks whether a static member has come back, though its rebalance timeout be 0."""
 
+_EMPTY_AGAIN_MS = 500
+"""Until it is tried again to record that a group has no members."""
+
 Step = Decision[Change, None]
 
 
@@ -99,13 +102,11 @@ class Rebalancer:
             again_ms = max(group.rebalance_timeout_ms, _LEAST_WAIT_MS)
             self._at(group, join_timer(group), again_ms, self._complete_join)
             return
-        self._env.timers.cancel(join_timer(group))
-        now_ms = self._env.clock.now_ms()
         if not group.members:
-            log.info("group %s is empty after generation %d", group.group_id, group.generation)
-            step.records.append(group.to_empty_record(now_ms))
+            self._become_empty(group, step)
             return
-        group.next_generation(now_ms)
+        self._env.timers.cancel(join_timer(group))
+        group.next_generation(self._env.clock.now_ms())
         log.info(
             "group %s: generation %d has %d members, protocol %s, leader %s",
             group.group_id, group.generation, len(group.members), group.protocol, group.leader,
@@ -119,6 +120,20 @@ class Rebalancer:
                 member.awaiting_join = None
             if member.group_instance_id is None or member.member_id not in late:
                 self.expect_sign_of_life(group, member.member_id, member.session_timeout_ms)
+
+    def _become_empty(self, group: ClassicGroup, step: Step) -> None:
+        """Record that nobody is left; should that fail, whoever asked for it is gone, so it is tried again from here."""
+        if group.state is not PREPARING or group.members:
+            return
+        step.records.append(group.to_empty_record(self._env.clock.now_ms()))
+        self._at(group, join_timer(group), _EMPTY_AGAIN_MS, self._become_empty)
+
+        def emptied() -> None:
+            self._env.timers.cancel(join_timer(group))
+            log.info("group %s is empty as of generation %d", group.group_id, group.generation)
+
+        assert step.then is None, "nothing else follows the end of a group"
+        step.then = emptied
 
     def _expire_syncs(self, group: ClassicGroup, step: Step) -> None:
         """Members that joined but never asked for their assignment are out."""
