@@ -1,6 +1,7 @@
 """The runtime's promises: replay after append, answers after commit, nothing half done."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -239,6 +240,23 @@ async def test_timer_goes_through_the_same_door_and_is_tried_again(runtime, time
     runtime.unload(0)
     clock.advance(1000)
     assert timers.run_due() == 0
+
+
+async def test_a_load_that_was_given_up_does_not_complain_of_what_comes_then(runtime):
+    journal = Journal(1)
+    journal.futures = []
+    told: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    runtime.load(0, journal)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    runtime.unload(0)
+    await asyncio.sleep(0)
+    journal.futures.pop().set_exception(KafkaStorageError())
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
 
 
 async def test_close_ends_a_load(runtime):

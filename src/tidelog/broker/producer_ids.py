@@ -24,6 +24,7 @@ class ProducerIds:
                 return ProducerId(found)
             if self._refilling is None or self._refilling.done():
                 self._refilling = asyncio.get_running_loop().create_task(self._refill())
+                self._refilling.add_done_callback(_heard)
             try:
                 await asyncio.shield(self._refilling)
             except KafkaError as error:
@@ -34,3 +35,9 @@ class ProducerIds:
 
     async def _refill(self) -> None:
         self._block = iter(await self._controller.allocate_producer_ids())
+
+
+def _heard(task: "asyncio.Task[None]") -> None:
+    """Whoever waited for it may be gone: then its error is no news."""
+    if not task.cancelled():
+        task.exception()

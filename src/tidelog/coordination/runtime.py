@@ -344,6 +344,7 @@ class Runtime(Generic[R]):
                 await asyncio.sleep(0)
             waiting = journal.all_committed()
             if waiting is not None:
+                waiting.add_done_callback(_heard)
                 await asyncio.shield(waiting)
             self._shards[index] = _Shard(state, journal, timers)
             state.loaded()
@@ -391,6 +392,12 @@ def _append(journal: Journal[R], decision: Decision[R, Any]) -> int:
     if decision.producer is None:
         return journal.append(decision.records)
     return journal.append_in_transaction(decision.records, decision.producer)
+
+
+def _heard(future: "asyncio.Future[None]") -> None:
+    """Whoever waited for it may have been sent away meanwhile: then its error is no news."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def until_committed(waiting: "asyncio.Future[None]") -> None:

@@ -127,6 +127,8 @@ class Entries:
     def _end(self, question: "_Question", task: "asyncio.Task[None]") -> None:
         """However the question ended, and be it cancelled before it began: nobody may wait for it any more."""
         self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone, and then it is no news
         for place in question.places:
             key = (place, question.producer.producer_id)
             self._asking[key].remove(question)
