@@ -21,10 +21,9 @@ BINDING = re.compile(r"\b(A|L)?GPL|General Public", re.IGNORECASE)
 
 
 def requirements() -> list[Requirement]:
-    return [
-        Requirement(each)
-        for each in (*PROJECT["dependencies"], *(one for some in EXTRAS.values() for one in some))
-    ]
+    """By default and with every extra; one that stands for others of our own adds nothing."""
+    listed = (*PROJECT["dependencies"], *(one for some in EXTRAS.values() for one in some))
+    return [each for each in map(Requirement, listed) if each.name != PROJECT["name"]]
 
 
 def installed_with(wanted: list[Requirement]) -> Iterator[str]:
