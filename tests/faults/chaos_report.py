@@ -1,34 +1,26 @@
-"""Writes docs/reliability.md from the results of chaos runs."""
+"""Writes the tables of docs/reliability.md from the results of chaos runs; what stands above them is written by hand."""
 
 import json
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-_HEAD = """# Reliability
-
-Three brokers in processes of their own, topics with three replicas and `min.insync.replicas=2`, and four kinds of clients that
-write with `acks=all` and idempotence and read with groups, while faults strike in random order. At the end every topic is read
-from its beginning and held against what its producer was acknowledged.
-
-This page is written by the run: `make chaos` (ten minutes for each metastore; `CHAOS_SECONDS` for more). A shorter one is
-part of the tests (`tests/faults/test_chaos.py`).
-"""
+_BEHIND = "<!-- What follows is written by `make chaos`. -->\n"
 
 
 def write_report(results: Path, page: Path) -> None:
-    """The page, with a part for each result."""
-    parts = [_HEAD]
-    for path in sorted(results.glob("chaos-*.json")):
-        parts.append(_part(json.loads(path.read_text())))
-    page.write_text("\n".join(parts))
+    """Put a part for each result into the page, in the place of those of the last run."""
+    above, mark, _ = page.read_text().partition(_BEHIND)
+    assert mark, f"{page} does not say where the results of chaos belong: {_BEHIND!r}"
+    parts = [_part(json.loads(path.read_text())) for path in sorted(results.glob("chaos-*.json"))]
+    page.write_text("\n".join([above + mark, *parts]))
 
 
 def _part(result: dict[str, Any]) -> str:
     names = ["acknowledged", "not acknowledged", "lost", "duplicated", "reordered"]
     names.append("unseen by its group")
     lines = [
-        f"## Metadata in {'ZooKeeper (three servers)' if result['metastore'] == 'zookeeper' else 'SQLite'}",
+        f"### Metadata in {'ZooKeeper (three servers)' if result['metastore'] == 'zookeeper' else 'SQLite'}",
         "",
         f"Seed {result['seed']}, {result['seconds']} s, {len(result['faults'])} faults, "
         f"broker session timeout {result['session timeout ms'] / 1000:g} s.",

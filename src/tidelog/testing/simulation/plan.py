@@ -37,7 +37,7 @@ class Plan:
     sync_every_write: bool = False
     power_cuts: str = "one"
     """never; one, that is one broker at a time until all replicas are in sync again; any"""
-    fresh: bool = False
+    fresh: bool = True
     """Whether nobody may answer as a leader who is one no longer; else that is judged only when all is mended."""
     without: str = ""
     """Faults that do not happen, with commas."""
