@@ -18,8 +18,13 @@ from tidelog.broker.broker import Broker
 from tidelog.broker.dispatch import Handlers
 from tidelog.broker.settings import BrokerSettings
 from tidelog.client.admin_security import Acl
+from tidelog.client.connection import Connection
+from tidelog.client.security import ClientSecurity
+from tidelog.clock import SystemClock
 from tidelog.errors import KafkaError, SaslAuthenticationFailed, SettingsError
+from tidelog.metastore.memory import MemoryMetastore, MemoryStore
 from tidelog.network.peer import Address, Peer, Principal
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.testing.manual_clock import ManualClock
 
 sys.path.append(str(Path(__file__).parents[1] / "fuzz"))
@@ -240,6 +245,39 @@ async def test_or_in_a_topic(tmp_path: Path):
     finally:
         await broker.stop()
     check(events)
+
+
+async def test_what_another_broker_handed_on_is_told_once_with_the_clients_name(tmp_path: Path):
+    store = MemoryStore()
+    brokers = []
+    for number in (0, 1):
+        more = {"broker.id": str(number), "log.dirs": str(tmp_path / f"data-{number}")}
+        given = settings(tmp_path, f"file:{tmp_path}/trail-{number}", **more)
+        metastore = MemoryMetastore(store, SystemClock())
+        brokers.append(Broker(given, metastore=metastore))
+    await asyncio.gather(*(each.start() for each in brokers))
+    try:
+        assert store.leader is not None
+        other = brokers[1 - store.leader.member]
+        bob = ClientSecurity("SASL_PLAINTEXT", mechanism="PLAIN", user="bob", password="builder")
+        host, port = other.addresses[0]
+        connection = await Connection.open(
+            host, port, client_id="test", timeout_s=WAIT_S, security=bob
+        )
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")])
+        await connection.ask(request, timeout_s=WAIT_S)
+        connection.close()
+    finally:
+        await asyncio.gather(*(each.stop() for each in brokers))
+    events = [
+        json.loads(line)
+        for number in (0, 1)
+        for line in (tmp_path / f"trail-{number}").read_text().splitlines()
+    ]
+    told = [each for each in events if each["event"] == "topic.delete"]
+    assert [(each["principal"], each["address"], each["outcome"]) for each in told] == [
+        ("User:bob", "127.0.0.1", "failed")
+    ]
 
 
 @pytest.mark.parametrize("api_key", sorted(_BY_API))

@@ -74,6 +74,14 @@ def test_serve_tells_it_where_the_registry_is(listen):
     assert console.command[-2:] == ("--registry", "http://127.0.0.1:7")
 
 
+def test_serve_hands_on_under_which_names_they_are_reached():
+    found = companions("--registry", "--console", "--allow-host", "a.example", "--allow-host", "b")
+    assert len(found) == 2
+    for each in found:
+        assert "--allow-host a.example --allow-host b" in " ".join(each.command)
+        parser_for(each.command[0]).parse_args(list(each.command[1:]))  # which takes them
+
+
 def test_serve_uses_the_listener_with_a_login():
     (console,) = companions(
         "--console",

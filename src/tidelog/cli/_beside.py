@@ -41,7 +41,7 @@ class Companion:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry",
-        metavar="HOST:PORT",
+        metavar="WHERE",
         nargs="?",
         const=REGISTRY_LISTEN,
         help=f"run a schema registry as well ({REGISTRY_LISTEN})",
@@ -49,13 +49,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     console = parser.add_mutually_exclusive_group()
     console.add_argument(
         "--console",
-        metavar="HOST:PORT",
+        metavar="WHERE",
         nargs="?",
         const=CONSOLE_LISTEN,
         help=f"run the web console as well ({CONSOLE_LISTEN})",
     )
     console.add_argument(
         "--no-console", action="store_true", help="do not, although this is a terminal"
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        help="a name by which both are reached, besides localhost",
     )
 
 
@@ -64,8 +70,9 @@ def companions(
 ) -> list[Companion]:
     """Those that were asked for, and on a terminal the console."""
     found = []
+    names = [part for each in arguments.allow_host or () for part in ("--allow-host", each)]
     if arguments.registry is not None:
-        command = ("registry", "--bootstrap", bootstrap, "--listen", arguments.registry)
+        command = ("registry", "--bootstrap", bootstrap, "--listen", arguments.registry, *names)
         found.append(Companion("schema registry", "schemas", ("fastavro", "uvicorn"), command))
     # A terminal has a person before it; a service, a script and a test keep their ports to themselves.
     listen = arguments.console or (CONSOLE_LISTEN if sys.stdout.isatty() else None)
@@ -80,7 +87,7 @@ def companions(
                 "(-X ssl.certificate.location=FILE)"
             )
     if listen is not None and where is not None:
-        options = ["console", "--bootstrap", where.address, "--listen", listen]
+        options = ["console", "--bootstrap", where.address, "--listen", listen, *names]
         for name, value in where.config.items():
             options += ["-X", f"{name}={value}"]
         for each in where.mechanisms:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.settings import BrokerSettings
 from tidelog.cli._options import add_client_options, add_json, client_config
 from tidelog.cli._output import print_json
 from tidelog.errors import TidelogError
@@ -122,6 +121,8 @@ def _addresses(arguments: argparse.Namespace) -> Iterator[Finding]:
 
 def _doors(admin: "Admin", broker_id: int) -> Iterator[Finding]:
     """What a broker lets in, by its own settings; nothing where we may not see them."""
+    from tidelog.broker.settings import BrokerSettings
+
     subject = f"doors of {broker_id}"
     try:
         told = admin.describe_broker_configs(broker_id)

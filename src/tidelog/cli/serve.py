@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--metrics",
         metavar="HOST:PORT",
-        help="where /metrics and /healthz are, or `off` (127.0.0.1, and the broker's port plus 312: 9404)",
+        help="where /metrics and /healthz are, or `off` (9404)",
     )
     _logs.add_options(parser, "info")
     add_options(parser)

@@ -93,6 +93,7 @@ class Certificates:
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"the certificate {files.certificate} with the key {files.key} cannot be used: {_why(error)}"
+                f"{_cure_of_java(files.certificate)}"
             ) from error
         if self._client_auth is not ClientAuth.NONE:
             required = self._client_auth is ClientAuth.REQUIRED
@@ -114,7 +115,7 @@ def trust(context: ssl.SSLContext, roots: str) -> None:
             context.load_default_certs()
     except (OSError, ValueError) as error:
         raise SettingsError(
-            f"the trusted certificates {roots} cannot be used: {_why(error)}"
+            f"the trusted certificates {roots} cannot be used: {_why(error)}{_cure_of_java(roots)}"
         ) from error
 
 
@@ -183,6 +184,13 @@ def _stamp(path: str) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return (found.st_mtime_ns, found.st_size)
+
+
+def _cure_of_java(path: str) -> str:
+    """Kafka's files name keystores of Java, which are not PEM."""
+    if not path.lower().endswith((".jks", ".p12", ".pfx", ".keystore", ".truststore")):
+        return ""
+    return "; convert the keystore: openssl pkcs12 -in keystore.p12 -nodes -out server.pem"
 
 
 def _why(error: Exception) -> str:
