@@ -9,7 +9,10 @@ import pytest
 
 from tidelog import Producer, TopicPartition, aio
 from tidelog.client import failures
+from tidelog.client.batch import Batch, ReadyBatch
 from tidelog.errors import DeliveryFailed, InvalidRecord, NetworkException, TidelogError
+from tidelog.records import Codec
+from tidelog.records.builder import build_batch
 from tidelog.testing.fixture import Tidelog
 
 SOON_S = 10.0
@@ -96,6 +99,36 @@ def test_a_callback_that_fails_keeps_nobody_waiting(
         producer.flush(SOON_S)
     assert seen == [0]
     assert "a delivery callback failed" in caplog.text
+
+
+def test_callbacks_are_called_in_order_whenever_they_come() -> None:
+    """Also one that comes while others are being called: `flush` is such a one."""
+    batch = Batch(TopicPartition("t", 0), 0, 0)
+    order: list[str] = []
+
+    def first() -> None:
+        order.append("first")
+        batch.when_done(lambda: order.append("third"))
+
+    batch.when_done(first)
+    batch.when_done(lambda: order.append("second"))
+    batch.finish(7)
+    assert order == ["first", "second", "third"]
+    batch.when_done(lambda: order.append("at once"))
+    assert order[-1] == "at once"
+
+
+def test_a_part_that_failed_is_the_failure_of_the_whole() -> None:
+    """Whoever passes whole batches on looks at their error, and a batch may have been cut in two."""
+    data = build_batch([(1000, None, b"%d" % number, ()) for number in range(4)])
+    batch = ReadyBatch(TopicPartition("t", 0), 0, 0, data)
+    first, second = batch.split(Codec.NONE, None)
+    first.finish(5)
+    assert not batch.done
+    second.finish(error=InvalidRecord("no"))
+    assert batch.done
+    assert isinstance(batch.error, InvalidRecord)
+    assert not second.watched
 
 
 def test_the_error_of_the_block_is_not_hidden(

@@ -195,15 +195,20 @@ async def learnt(core: aio.Producer, topic: str, total: int) -> None:
 
 def test_partitions_that_were_added_are_used(bootstrap: str, topic: str, admin: Admin) -> None:
     keys = [b"key %d" % number for number in range(50)]
-    with Producer(bootstrap_servers=bootstrap, metadata_max_age_ms=50) as producer:
+    with Producer(
+        bootstrap_servers=bootstrap, metadata_max_age_ms=50, linger_ms=60_000
+    ) as producer:
         before = [producer.send(topic, b"x", key=key) for key in keys]
+        producer.flush()
         assert [each.result(SOON_S).partition for each in before] == [
             partition_of(key, 3) for key in keys
         ]
-        producer.send_many(topic, [b"x"] * 3)
+        for key in keys:
+            producer.send(topic, b"open", key=key)  # the batches of the old partitions stay open
         grown(admin, topic, 7)
         producer.run(lambda core: learnt(core, topic, 7))
         after = [producer.send(topic, b"y", key=key) for key in keys]
+        producer.flush()
         assert [each.result(SOON_S).partition for each in after] == [
             partition_of(key, 7) for key in keys
         ]
@@ -237,14 +242,22 @@ def test_asking_again_makes_no_topic(bootstrap: str, topic: str, admin: Admin) -
         producer.send(topic, b"x").result(SOON_S)
         admin.delete_topics([topic])
 
-        async def forgotten(core: aio.Producer) -> None:
-            async with asyncio.timeout(SOON_S):
-                while topic in core.cluster.topics:
-                    await core.cluster.refresh([topic], create=False)
-                for _ in range(3):
-                    await core.cluster.refresh([topic], create=False)
+        async def asked_again(core: aio.Producer) -> None:
+            """By itself, twice."""
+            asked = asyncio.Semaphore(0)
+            refresh = core.cluster._refresh
 
-        producer.run(forgotten)
+            async def listen(topics: Any, create: bool) -> MetadataResponse:
+                answer = await refresh(topics, create)
+                asked.release()
+                return answer
+
+            core.cluster._refresh = listen  # type: ignore[method-assign]
+            async with asyncio.timeout(SOON_S):
+                for _ in range(3):
+                    await asked.acquire()
+
+        producer.run(asked_again)
         assert topic not in admin.list_topics()
 
 
