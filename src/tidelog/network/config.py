@@ -69,6 +69,21 @@ class NetworkConfig(Section):
         dynamic=True,
     )
 
+    max_strangers_per_ip: int = setting(
+        "max.connections.per.ip.before.login",
+        1000,
+        "Connections from one address that have not logged in, where a listener asks for it; further ones are closed at once.",
+        check=at_least(1),
+        dynamic=True,
+    )
+    login_timeout_ms: int = setting(
+        "connections.login.timeout.ms",
+        30_000,
+        "Time in which a connection has to log in, where a listener asks for it; -1 for any time.",
+        check=at_least(-1),
+        dynamic=True,
+    )
+
     def allowed_from(self, host: str) -> int:
         """How many connections one address may have."""
         return self._exceptions().get(host, self.max_connections_per_ip)

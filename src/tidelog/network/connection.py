@@ -34,6 +34,7 @@ from .flow import (
     SENDFILE_TURNS,
     SLOW_SEND_BYTES,
     UNCOUNTED_BYTES,
+    MemoryBound,
 )
 from .hub import Hub
 from .outbox import send_some
@@ -69,12 +70,12 @@ class Connection:
         "_finishing",
         "_held",
         "_held_back",
-        "_holding",
         "_hub",
         "_is_near",
         "_muted",
         "_need",
         "_out",
+        "_pool",
         "_probes",
         "_reading",
         "_sendfile_turns",
@@ -103,8 +104,8 @@ class Connection:
         self._held: bytearray | None = None
         self._need = 0
         self._filled = 0
-        self._holding = False
-        """Whether memory is counted for what is held."""
+        self._pool: MemoryBound | None = None
+        """Where memory is counted for what is held; None if it is not."""
 
         # Serving.
         self._serving = False
@@ -152,6 +153,10 @@ class Connection:
         return self._hub.arrived_at
 
     @property
+    def is_open(self) -> bool:
+        return not self._closed
+
+    @property
     def in_flight(self) -> int:
         """Requests that are being served."""
         return len(self._turns) if self._turns else int(self._muted)
@@ -179,7 +184,9 @@ class Connection:
         if self._closed:
             return
         self._closed = True
-        if reason:
+        if reason and self.peer.largest is not None:
+            self._hub.strangers_log.tell(level, self.peer, reason)
+        elif reason:
             _log.log(level, "closed the connection from %s: %s", self.peer, reason)
         self._pause_reading()
         if self._writing:
@@ -204,10 +211,12 @@ class Connection:
             self._pause_reading()  # what is there stays with the kernel, and at last with the peer
             return
         hub = self._hub
-        if self._held is not None and not hub.memory.may_read(self):
-            self._pause_reading()
-            hub.memory.wait(self, self._resume)
-            return
+        if self._held is not None:
+            pool = self._pool or hub.pool_of(self.peer)
+            if not pool.may_read(self):
+                self._pause_reading()
+                pool.wait(self, self._resume)
+                return
         self.seen = hub.tick
         if not hub.to_send:
             hub.arrived_at = hub.now()
@@ -255,6 +264,7 @@ class Connection:
             count = self._take_in(whole[self._filled : min(len(held), self._need)])
             self._filled += count
             if self._filled < self._need:
+                self._hold(self._filled)
                 return count
             end, self._need, self._filled, self._held = self._need, 0, 0, None
             self._serve_frames(whole, end)
@@ -266,7 +276,6 @@ class Connection:
         larger[: self._filled] = held
         self._hub.buffers.give_back(held)
         self._held = larger
-        self._hold(len(larger))
         return larger
 
     def _take_in(self, room: memoryview) -> int:
@@ -296,26 +305,29 @@ class Connection:
             if have > UNCOUNTED_BYTES:
                 self._hold(have)
             return
-        first = CAUTIOUS_BYTES if self._hub.memory.scarce else _FIRST_BUFFER_BYTES
+        scarce = self.peer.largest is not None or self._hub.memory.scarce
+        first = CAUTIOUS_BYTES if scarce else _FIRST_BUFFER_BYTES
         large = self._hub.buffers.take(min(frame_bytes, max(first, have)))
         large[:have] = buffer[pos:end]
         self._held = large
         self._need = frame_bytes
         self._filled = have
-        self._hold(len(large))
+        self._hold(have)
 
     def _let_go(self) -> None:
         self._held = None
         self._need = self._filled = 0
 
     def _hold(self, size: int) -> None:
-        self._holding = True
-        self._hub.memory.hold(self, size)
+        if self._pool is None:
+            self._pool = self._hub.pool_of(self.peer)
+        self._pool.hold(self, size)
 
     def _release(self) -> None:
-        if self._holding:
-            self._holding = False
-            self._hub.memory.release(self)
+        pool = self._pool
+        if pool is not None:
+            self._pool = None
+            pool.release(self)
 
     def _pause_reading(self) -> None:
         if self._reading:
@@ -397,7 +409,7 @@ class Connection:
             took = now() - began
             if took > HELD_S:
                 self._hub.watchdog.note_frames(took, peer, buffer[: max(pos, min(end, 64))])
-        if self._holding and pos and not self._muted:
+        if self._pool is not None and pos and not self._muted:
             self._release()
         if not self._closed:
             if pos < end:
@@ -541,7 +553,7 @@ class Connection:
             if self.idle:
                 self.close()
             return
-        if not self._muted and self._holding and self._held is None:
+        if not self._muted and self._pool is not None and self._held is None:
             self._release()
         if not self._reading or (self._held is not None and not self._need):
             self._resume()

@@ -27,6 +27,9 @@ SENDFILE_TURNS = 16
 FRAGMENT_BYTES = RECEIVE_BYTES // 4
 """A frame up to this size is put together in the shared buffer, a larger one in a buffer of its own."""
 
+STRANGERS_BYTES = 8 << 20
+"""What all who have not logged in may hold together of unfinished requests."""
+
 UNCOUNTED_BYTES = 4096
 """Unfinished frames up to this size are not worth counting."""
 

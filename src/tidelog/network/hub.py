@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from .answer import Answer, Deferred
 from .config import NetworkConfig
-from .flow import RECEIVE_BYTES, SEND_BYTES, Admission, Arrivals, Buffers, MemoryBound
+from .flow import (
+    RECEIVE_BYTES,
+    SEND_BYTES,
+    STRANGERS_BYTES,
+    Admission,
+    Arrivals,
+    Buffers,
+    MemoryBound,
+)
 from .peer import Peer
+from .strangers import Strangers, StrangersLog
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -68,6 +77,10 @@ class Hub:
         self.send_buffer = memoryview(mmap.mmap(-1, SEND_BYTES))
         """Answers are put together in it, and leave it before anything else is done; its pages come with their use."""
         self.memory = MemoryBound(config.queued_max_request_bytes)
+        self.strangers_memory = MemoryBound(STRANGERS_BYTES)
+        """A small pool of their own: those who have not logged in cannot hold up those who have."""
+        self.strangers_log = StrangersLog(self.now)
+        self.strangers = Strangers(loop, self.now, self.strangers_log, lambda: self.config)
         self.admission = Admission(config)
         self.buffers = Buffers()
         self.tick = 0
@@ -99,6 +112,10 @@ class Hub:
             resume()
         if self._empty is not None and not self.connections and not self._empty.done():
             self._empty.set_result(None)
+
+    def pool_of(self, peer: Peer) -> MemoryBound:
+        """Where the unfinished requests of this peer are counted."""
+        return self.memory if peer.largest is None else self.strangers_memory
 
     def send_soon(self, connection: "Connection") -> None:
         """Have the answers of `connection` sent when all that have sent something are served.
@@ -147,6 +164,7 @@ class Hub:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        self.strangers.close()
         for sock in list(self._refused):
             self._close_refused(sock)
         for connection in list(self.connections):

@@ -133,10 +133,11 @@ class Listener:
         if arrivals is not None and (close_s := arrivals.refused_for(remote.host)) > 0:
             self._hub.refuse(sock, close_s)
             return
+        if self._largest is not None and self._hub.strangers.too_many(remote.host):
+            self._refuse(sock, remote, "max.connections.per.ip.before.login")
+            return
         if not self._hub.admission.admit(remote.host):
-            self._hub.refused += 1
-            _log.warning("refused a connection from %s: max.connections.per.ip", remote)
-            sock.close()
+            self._refuse(sock, remote, "max.connections.per.ip")
             return
         try:
             sock.setblocking(False)
@@ -149,11 +150,19 @@ class Listener:
         peer = Peer(remote, local, self.name)
         peer.largest = self._largest
         if self._tls is None:
-            Connection(sock, peer, self._hub)
+            made = Connection(sock, peer, self._hub)
         else:
             from .tls import TlsConnection, wrap  # OpenSSL takes its time to be loaded
 
-            TlsConnection(wrap(sock, self._tls.context()), peer, self._hub, self._tls.identify)
+            wrapped = wrap(sock, self._tls.context())
+            made = TlsConnection(wrapped, peer, self._hub, self._tls.identify)
+        if self._largest is not None:
+            self._hub.strangers.add(made)
+
+    def _refuse(self, sock: socket.socket, remote: Address, setting: str) -> None:
+        self._hub.refused += 1
+        self._hub.strangers_log.tell(logging.WARNING, remote, f"refused by {setting}")
+        sock.close()
 
     def _tune(self, sock: socket.socket) -> None:
         config = self._hub.config
