@@ -9,6 +9,20 @@ FORMATS = ("human", "json")
 
 _HUMAN = "%(asctime)s %(levelname)-7s %(message)s"
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
+    10: "\\n", 13: "\\r", 9: "\\t", 0x2028: "\\u2028", 0x2029: "\\u2029",
+}  # fmt: skip
+
+
+class LineFormatter(logging.Formatter):
+    """A message is one line, whatever is in it: names come from strangers, and must not look like lines of ours.
+
+    A terminal obeys control characters too.  Tracebacks keep their lines.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(_CONTROLS)
+
 
 def add_options(parser: argparse.ArgumentParser, level: str) -> None:
     add = parser.add_argument
@@ -30,5 +44,5 @@ def set_up(arguments: argparse.Namespace, **always: object) -> None:
 
         handler.setFormatter(JsonFormatter(**always))
     else:
-        handler.setFormatter(logging.Formatter(_HUMAN))
+        handler.setFormatter(LineFormatter(_HUMAN))
     logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tidelog.cli._beside import CONSOLE_LISTEN
+from tidelog.cli._logs import LineFormatter
 from tidelog.cli._options import add_client_options, client_config, for_any_client
 from tidelog.cli._ready import announce
 from tidelog.cli.registry import address, runner
@@ -57,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logging.basicConfig(level=arguments.log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(_LOG_FORMAT))
+    logging.basicConfig(level=arguments.log_level.upper(), handlers=[handler])
     host, port = address("--listen", arguments.listen)
     config = {**client_config(arguments), "client.id": "tidelog-console"}
     given = [name for name in _LOGINS if name in config]
