@@ -5,10 +5,12 @@ import struct
 
 import pytest
 from hot_path import HotPath, batch, fetch_request, joined, produce_request, settled
+from replicated import replica_fetch
 
 from tidelog.broker.dispatch import Handlers, handles
 from tidelog.broker.metering import Metering
 from tidelog.broker.permissions import CLUSTER_ACTION, anybody, cluster
+from tidelog.cluster.image import Broker, Image
 from tidelog.network.answer import Deferred
 from tidelog.network.peer import Address, Peer, Principal
 from tidelog.protocol.frame import decode_response, encode_request
@@ -289,10 +291,26 @@ async def test_followers_are_not_limited(rig):
     await fill(rig)
     rig.limit({Entity(client_id=DEFAULT): {CONSUMER: 1, TIME: 0.0001}})
     line = Line()
-    answer = await rig.ask(line, fetch_request(0, replica_id=2, max_wait_ms=0), 12)
+    rig.hot.services.image = lambda: Image(brokers={2: Broker(2, 12, (), None)})
+    answer = await rig.ask(line, replica_fetch(2, 0, max_wait_ms=0), 17)
     assert answer.throttle_time_ms == 0
     assert line.held == []
     assert line.peer.is_broker
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "epoch"),
+    [(2, 11), (2, -1), (3, 12), (1, 11)],
+    ids=["old", "none", "other", "us"],
+)
+async def test_who_only_says_that_it_follows_is_limited_all_the_same(rig, replica_id, epoch):
+    await fill(rig)
+    rig.limit({Entity(client_id=DEFAULT): {TIME: 0.0001}})
+    known = {each: Broker(each, 10 + each, (), None) for each in (1, 2)}
+    rig.hot.services.image = lambda: Image(brokers=known)
+    line = Line()
+    await rig.ask(line, replica_fetch(replica_id, 0, broker_epoch=epoch, max_wait_ms=0), 17)
+    assert not line.peer.is_broker
 
 
 # ---------------------------------------------------------------------- time

@@ -131,15 +131,16 @@ class FetchSessions:
         *,
         ends: bool,
         kind: "type[Session] | None" = None,
+        always: bool = False,
     ) -> tuple[int, list[Wanted], Session | None]:
         """A full request: the session's id, everything it asks for, and the session if there is one now.
 
-        A follower says what `kind` it needs, and always gets one: there are few, and they fetch for ever.
+        A follower says what `kind` it needs.  One of this cluster `always` gets it: there are few, and they fetch for ever.
         """
         self._remove(session_id)
         wanted: dict[Key, Wanted] = {}
         _take(wanted, topics)
-        if ends or not wanted or not (self._make_room() or kind):
+        if ends or not wanted or not (self._make_room() or always):
             return NO_SESSION, list(wanted.values()), None
         session = (kind or Session)(self._new_id(), by_topic_id, wanted, self._now_ms())
         self._sessions[session.id] = session

@@ -46,9 +46,15 @@ def fetch(
     by_id = version >= _BY_ID
     session: Session | None
     ends = session_epoch == FINAL_EPOCH
+    is_known = replica_id >= 0 and _is_known(services, replica_id, replica_epoch)
     if ends or session_epoch == INITIAL_EPOCH:
         session_id, wanted, session = sessions.begin(
-            session_id, by_id, topics, ends=ends, kind=ReplicaSession if replica_id >= 0 else None
+            session_id,
+            by_id,
+            topics,
+            ends=ends,
+            kind=ReplicaSession if replica_id >= 0 else None,
+            always=is_known,
         )
         incremental = False
     else:
@@ -71,7 +77,7 @@ def fetch(
     reading.rack = rack
     if isinstance(reading, ReplicaReading):
         reading.follower = replica_id, replica_epoch
-        peer.is_broker = True
+        peer.is_broker = peer.is_broker or is_known
         services.requests.fetch_follower.count += 1
     elif services.meter is not None and (account := services.meter.fetch_account(peer)):
         reading.limit(account)
@@ -81,6 +87,12 @@ def fetch(
     if reading.bytes >= min_bytes or reading.failed or max_wait_ms <= 0 or not (wanted or session):
         return reading.answer()
     return reading.wait(min_bytes, max_wait_ms)
+
+
+def _is_known(services: Services, replica_id: int, replica_epoch: int) -> bool:
+    """Whether the cluster has such a broker: anybody may say that it follows, and no quota holds for who does."""
+    broker = services.image().brokers.get(replica_id)
+    return broker is not None and broker.epoch == replica_epoch and replica_id != services.broker_id
 
 
 def _refused(version: int, correlation_id: int, topics: FetchTopics) -> list[Piece]:
