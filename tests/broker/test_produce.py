@@ -13,6 +13,7 @@ from tidelog.errors import KafkaStorageError, ProtocolError, UnknownTopicOrParti
 from tidelog.kernel import decode_produce
 from tidelog.network.answer import Deferred
 from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.frame import encode_request
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -20,6 +21,7 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.records.batch import read_records
 from tidelog.records.compression import Codec
+from tidelog.testing.manual_clock import ManualClock
 
 VERSIONS = range(3, 12)
 
@@ -257,3 +259,47 @@ async def test_the_frame_is_not_needed_after_the_call(tmp_path):
     assert only(response).error_code == 0
     assert read_records(hot.partition().read(0, 1000).read())[0].value == b"keep"
     assert struct.unpack_from(">q", hot.partition().read(0, 1000).read())[0] == 0
+
+
+class Slow(ManualClock):
+    """A clock by which everything takes long."""
+
+    def monotonic(self) -> float:
+        self.advance(20)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_a_request_of_many_batches_lets_others_have_their_turn(tmp_path, acks):
+    hot = HotPath(tmp_path, partitions=5)
+    hot.services.clock = Slow()
+    parts = [PartitionProduceData(index=each, records=batch(b"v")) for each in range(5)]
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name="events", partition_data=parts)],
+    )
+    frame = encode_request(request, 9, 7, "tester")
+    answer = hot.dispatcher.serve(PEER, memoryview(frame)[4:])
+    assert isinstance(answer, Deferred)
+    assert not answer.pipelined, "what comes after it must not overtake it"
+    frame[:] = bytes(len(frame))  # the buffer is the network's
+    written = [hot.partition(each).log.log_end_offset for each in range(5)]
+    assert written == [1, 0, 0, 0, 0]
+    ready = await settled(answer)
+    assert [hot.partition(each).log.log_end_offset for each in range(5)] == [1] * 5
+    if acks:
+        told = HotPath.decoded(ProduceRequest, 9, ready)
+        found = told.responses[0].partition_responses
+        assert [(each.index, each.error_code) for each in found] == [(n, 0) for n in range(5)]
+
+
+async def test_a_batch_that_fails_later_closes_the_connection_without_acks(tmp_path):
+    hot = HotPath(tmp_path, partitions=1)
+    hot.services.clock = Slow()
+    parts = [PartitionProduceData(index=each, records=batch(b"v")) for each in (0, 1)]
+    request = ProduceRequest(
+        acks=0, topic_data=[TopicProduceData(name="events", partition_data=parts)]
+    )
+    with pytest.raises(ProtocolError, match="events-1"):
+        await settled(hot.serve(request, 9))

@@ -29,7 +29,8 @@ def test_records_come_back(kernel, rows, base_offset, base_timestamp):
         for index, (timestamp, key, value, headers) in enumerate(rows)
     ]
     keyless = [index for index, row in enumerate(rows) if row[1] is None]
-    assert kernel.first_without_key(data, 0, len(data), len(rows)) == (keyless or [-1])[0]
+    found = kernel.without_key(data, 0, len(data), len(rows), 2)
+    assert found == (len(keyless), keyless[:2])
 
 
 @given(rows=rows)
@@ -63,7 +64,7 @@ def test_offset_deltas_can_be_given(kernel):
 def test_random_bytes_give_invalid_record_only(kernel, data, count):
     for call in (
         lambda: kernel.decode_records(data, 0, len(data), count, 0, 0),
-        lambda: kernel.first_without_key(data, 0, len(data), count),
+        lambda: kernel.without_key(data, 0, len(data), count, 3),
     ):
         with contextlib.suppress(InvalidRecord):
             call()
@@ -123,7 +124,7 @@ def test_positions_outside_are_refused(kernel):
         with pytest.raises(InvalidRecord):
             kernel.decode_records(b"abcdef", pos, end, 1, 0, 0)
         with pytest.raises(InvalidRecord):
-            kernel.first_without_key(b"abcdef", pos, end, 1)
+            kernel.without_key(b"abcdef", pos, end, 1, 3)
 
 
 def test_a_forged_count_makes_nothing(kernel):
@@ -154,6 +155,12 @@ def test_times_outside_of_bounds(kernel, rows, base_timestamp, oldest, span, fir
         data, 0, len(data), len(rows), base_timestamp, oldest, newest, first, most, True
     )
     assert found == expected[:most]
+    refused = [each for each in expected if each[2] != -1] if not first else None
+    if refused is not None:
+        total, told = kernel.refused_times(
+            data, 0, len(data), len(rows), base_timestamp, oldest, newest, most
+        )
+        assert (total, told) == (len(refused), refused[:most])
 
 
 @given(

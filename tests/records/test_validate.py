@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -240,5 +241,33 @@ def test_very_many_bad_records_are_not_all_named():
 
 
 def test_what_a_batch_may_unfold_to_follows_from_the_largest_batch():
-    assert Rules.of(LogConfig()).limit_bytes == 64 << 20
-    assert Rules.of(LogConfig(max_message_bytes=10 << 20)).limit_bytes == 160 << 20
+    assert Rules.of(LogConfig(max_message_bytes=1 << 20)).limit_bytes == 16 << 20
+    assert Rules.of(LogConfig(max_message_bytes=20 << 20)).limit_bytes == 64 << 20
+    assert Rules.of(LogConfig(max_message_bytes=100 << 20)).limit_bytes == 100 << 20
+
+
+def test_what_is_wrong_with_very_many_records_is_counted_and_not_made():
+    """725 bytes cost half a second, 400 KB in a batch 170 MB: every record became an object, or an error a message."""
+    for codec in (Codec.NONE, Codec.ZSTD):
+        count = 300_000
+        batch = build_batch([(NOW + 2 * HOUR, None, None, ())] * count, codec=codec)
+        for config, kind in (
+            (LogConfig(cleanup_policy=("compact",), max_message_bytes=64 << 20), RefusedRecords),
+            (LogConfig(max_message_bytes=64 << 20), RefusedTimestamps),
+        ):
+            tracemalloc.start()
+            with pytest.raises(kind, match=f"{count} of {count}") as refused:
+                validate(batch, config, limit_bytes=64 << 20)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert len(refused.value.record_errors) == 1000
+            assert peak < 20 << 20
+
+
+def test_a_record_of_very_many_headers_is_checked_without_making_them():
+    batch = build_batch([(NOW, b"k", None, [("", b"")] * 500_000)], codec=Codec.ZSTD)
+    tracemalloc.start()
+    validate(batch, LogConfig(cleanup_policy=("compact",)), limit_bytes=16 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20

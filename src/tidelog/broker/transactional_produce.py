@@ -130,6 +130,11 @@ def answer_in_turn(
             finish(error)
 
     def finish(answer: Answer | Exception) -> None:
+        if isinstance(answer, Deferred) and not answer.pipelined:
+            answer.then(
+                finish
+            )  # not all of it is written yet, and whoever comes next waits for that
+            return
         if turns.get(transactional_id) is mine:
             del turns[transactional_id]
         mine.set_result(None)

@@ -39,8 +39,10 @@ from tidelog.kernel.records import (
     decode_messages,
     decode_records,
     encode_records,
-    first_without_key,
+    latest_time,
+    refused_times,
     times_outside,
+    without_key,
 )
 from tidelog.kernel.requests import decode_fetch, decode_produce
 from tidelog.kernel.runs import scan_produces
@@ -64,15 +66,17 @@ __all__ = [
     "decode_records",
     "encode_records",
     "find_floor",
-    "first_without_key",
+    "latest_time",
     "murmur2",
     "read_uvarint",
     "read_varint",
+    "refused_times",
     "scan_batches",
     "scan_produces",
     "skip_batches",
     "stamp_batch",
     "times_outside",
+    "without_key",
     "write_uvarint",
     "write_varint",
 ]

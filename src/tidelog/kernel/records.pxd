@@ -20,14 +20,25 @@ cdef list _decode(object cls, object topic, object partition, object buf, Py_ssi
                   long long append_time)
 
 @cython.locals(view=object, data="const unsigned char*", index="long long", length="long long",
-               stop=Py_ssize_t, _="long long", size="long long")
-cpdef long long first_without_key(object buf, Py_ssize_t pos, Py_ssize_t end, long long count) except? -2
+               stop=Py_ssize_t, _="long long", size="long long", total="long long", found=list)
+cpdef tuple without_key(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long most)
+
+cpdef list times_outside(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                         long long oldest, long long newest, long long first_delta, long long most, bint dense)
+
+cpdef tuple refused_times(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                          long long oldest, long long newest, long long most)
 
 @cython.locals(view=object, data="const unsigned char*", index="long long", length="long long",
                stop=Py_ssize_t, delta="long long", offset_delta="long long", timestamp="long long", found=list,
-               size="long long", _=object)
-cpdef list times_outside(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
-                         long long oldest, long long newest, long long first_delta, long long most, bint dense)
+               size="long long", total="long long")
+cdef tuple _times(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                  long long oldest, long long newest, long long first_delta, long long most, bint dense, bint whole)
+
+@cython.locals(view=object, data="const unsigned char*", _="long long", length="long long", stop=Py_ssize_t,
+               delta="long long", offset_delta="long long", latest="long long")
+cpdef long long latest_time(object buf, Py_ssize_t pos, Py_ssize_t end, long long count, long long base_timestamp,
+                            long long first_delta, long long stop_delta) except? -2
 
 @cython.locals(out=bytearray, rows=list, timestamp="long long", target="unsigned char*", capacity=Py_ssize_t, pos=Py_ssize_t,
                stamp="unsigned long long", place="unsigned long long", key_bytes=bytes, value_bytes=bytes, tail=bytes,
@@ -37,3 +48,6 @@ cpdef bytearray encode_records(object records, long long base_timestamp, object 
 
 @cython.locals(found=list, size="long long", name=str, value=object)
 cdef tuple _headers(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, long long count)
+
+@cython.locals(size="long long", _="long long")
+cdef Py_ssize_t _skip_headers(const unsigned char* data, Py_ssize_t pos, Py_ssize_t stop, long long count) except -1

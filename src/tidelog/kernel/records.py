@@ -150,12 +150,14 @@ def _decode(
     return found
 
 
-def first_without_key(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """The index of the first of `count` records that has no key; -1 if all have one."""
+def without_key(buf: Buffer, pos: int, end: int, count: int, most: int) -> tuple[int, list[int]]:
+    """How many of `count` records have no key, and the index of each of the first `most` of them."""
     view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     data = primitives.start(view)
+    total = 0
+    found: list[int] = []
     try:
         for index in range(count):
             length, pos = varints.varint(data, pos, end)
@@ -169,11 +171,13 @@ def first_without_key(buf: Buffer, pos: int, end: int, count: int) -> int:
             if size > stop - pos or size < -1:
                 raise InvalidRecord(f"a key claims {size} bytes where {stop - pos} are left")
             if size < 0:
-                return index
+                total += 1
+                if total <= most:
+                    found.append(index)
             pos = stop
     except ProtocolError as error:
         raise InvalidRecord(f"a record cannot be read: {error}") from None
-    return -1
+    return total, found
 
 
 def times_outside(
@@ -194,12 +198,49 @@ def times_outside(
     the way is checked as `decode_records` would, but nothing is made of it: a batch of very many small records costs
     no memory.  With `dense` the offset deltas must count up from 0.
     """
+    return _times(
+        buf, pos, end, count, base_timestamp, oldest, newest, first_delta, most, dense, False
+    )[1]
+
+
+def refused_times(
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_timestamp: int,
+    oldest: int,
+    newest: int,
+    most: int,
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """How many records have such a time, and the first `most` as `times_outside` tells them; -1, no time at all, is none.
+
+    All records are checked, and their offset deltas must count up from 0.
+    """
+    return _times(buf, pos, end, count, base_timestamp, oldest, newest, 0, most, True, True)
+
+
+def _times(
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_timestamp: int,
+    oldest: int,
+    newest: int,
+    first_delta: int,
+    most: int,
+    dense: bool,
+    whole: bool,
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """How many there are and the first of them; not `whole`, the search ends with the last that is wanted."""
     view = primitives.view(buf)
     if pos < 0 or pos > end or end > primitives.length(view):
         raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
     if base_timestamp >= _FAR or base_timestamp < -_FAR:
         raise InvalidRecord(f"base timestamp {base_timestamp} is out of range")
     data = primitives.start(view)
+    total = 0
     found: list[tuple[int, int, int]] = []
     try:
         for index in range(count):
@@ -230,19 +271,58 @@ def times_outside(
                 pos += size
             size, pos = varints.varint(data, pos, stop)
             if size:
-                _, pos = _headers(data, pos, stop, size)
+                pos = _skip_headers(data, pos, stop, size)
             if pos != stop:
                 raise InvalidRecord(f"a record is {stop - pos} bytes longer than its fields")
             timestamp = base_timestamp + delta
             if (timestamp < oldest or timestamp > newest) and offset_delta >= first_delta:
-                found.append((index, offset_delta, timestamp))
-                if len(found) >= most:
-                    return found
+                if whole and timestamp == -1:
+                    continue
+                total += 1
+                if total <= most:
+                    found.append((index, offset_delta, timestamp))
+                if total >= most and not whole:
+                    return total, found
     except ProtocolError as error:
         raise InvalidRecord(f"a record cannot be read: {error}") from None
     if pos != end:
         raise InvalidRecord(f"{end - pos} bytes follow the last of {count} records")
-    return found
+    return total, found
+
+
+def latest_time(
+    buf: Buffer,
+    pos: int,
+    end: int,
+    count: int,
+    base_timestamp: int,
+    first_delta: int,
+    stop_delta: int,
+) -> int:
+    """The largest timestamp of the records with an offset delta from `first_delta` to before `stop_delta`; -1 for none."""
+    view = primitives.view(buf)
+    if pos < 0 or pos > end or end > primitives.length(view):
+        raise InvalidRecord(f"{pos} to {end} lies outside of the buffer")
+    if base_timestamp >= _FAR or base_timestamp < -_FAR:
+        raise InvalidRecord(f"base timestamp {base_timestamp} is out of range")
+    data = primitives.start(view)
+    latest = -1
+    try:
+        for _ in range(count):
+            length, pos = varints.varint(data, pos, end)
+            if length < 6 or length > end - pos:
+                raise InvalidRecord(f"a record claims {length} bytes where {end - pos} are left")
+            stop = pos + length
+            delta, pos = varints.varint(data, pos + 1, stop)
+            if delta >= _FAR or delta < -_FAR:
+                raise InvalidRecord(f"a record's timestamp delta is {delta}")
+            offset_delta, pos = varints.varint(data, pos, stop)
+            if first_delta <= offset_delta < stop_delta and base_timestamp + delta > latest:
+                latest = base_timestamp + delta
+            pos = stop
+    except ProtocolError as error:
+        raise InvalidRecord(f"a record cannot be read: {error}") from None
+    return latest
 
 
 def encode_records(
@@ -322,6 +402,28 @@ def _headers(data: primitives.Data, pos: int, stop: int, count: int) -> tuple[He
             pos += size
         found.append((name, value))
     return tuple(found), pos
+
+
+def _skip_headers(data: primitives.Data, pos: int, stop: int, count: int) -> int:
+    """The position after the headers, which are checked as `_headers` does, and not made."""
+    if count < 0 or count > (stop - pos) >> 1:
+        raise InvalidRecord(f"a record claims {count} headers in {stop - pos} bytes")
+    for _ in range(count):
+        size, pos = varints.varint(data, pos, stop)
+        if size < 0 or size > stop - pos:
+            raise InvalidRecord(f"a header's name claims {size} bytes where {stop - pos} are left")
+        if size > 0:
+            try:
+                primitives.text(data, pos, pos + size)
+            except UnicodeDecodeError:
+                raise InvalidRecord("a header's name is not UTF-8") from None
+        pos += size
+        size, pos = varints.varint(data, pos, stop)
+        if size < -1 or size > stop - pos:
+            raise InvalidRecord(f"a header's value claims {size} bytes where {stop - pos} are left")
+        if size > 0:
+            pos += size
+    return pos
 
 
 def encode_headers(headers: Iterable[tuple[str, Any]]) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog.errors import CorruptMessage, InvalidRecord
-from tidelog.kernel import decode_records, times_outside
+from tidelog.kernel import decode_records, latest_time, times_outside
 from tidelog.kernel.primitives import Buffer
 from tidelog.records.compression import (
     DECOMPRESSED_LIMIT_BYTES,
@@ -177,6 +177,17 @@ def first_not_older(
     if header.is_log_append_time:
         timestamp = header.max_timestamp
     return timestamp, header.base_offset + delta
+
+
+def latest_between(
+    buf: Buffer, pos: int, first: int, up_to: int, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+) -> int:
+    """The largest timestamp of the records from the offset `first` to before `up_to`; -1 if there is none."""
+    header = parse_header(buf, pos)
+    place = records_of(buf, pos, header, limit_bytes=limit_bytes)
+    base = header.base_offset
+    latest = latest_time(*place[:4], header.base_timestamp, first - base, up_to - base)
+    return header.max_timestamp if latest > NO_TIMESTAMP and header.is_log_append_time else latest
 
 
 def records_of(

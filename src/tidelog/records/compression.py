@@ -15,7 +15,7 @@ from tidelog.errors import InvalidRecord, UnsupportedCompressionType
 from tidelog.kernel.primitives import Buffer
 
 DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
-"""What one batch may unfold to unless the caller says otherwise."""
+"""What one batch may unfold to, however large the batches of its topic may be."""
 
 _LIKELY_RATIO = 16
 """What a batch of max.message.bytes may always unfold to, as a multiple."""
@@ -113,8 +113,12 @@ def decompress_into(
 
 
 def unfolded_limit(max_message_bytes: int) -> int:
-    """What a batch of a topic may unfold to: the memory that one look into a batch can cost the broker."""
-    return max(DECOMPRESSED_LIMIT_BYTES, _LIKELY_RATIO * max_message_bytes)
+    """What a batch of a topic may unfold to: the memory that one look into a batch can cost the broker.
+
+    Producers bound their batches before they compress them, so what they send unfolds to little more than the largest
+    batch; this is far more.
+    """
+    return max(min(_LIKELY_RATIO * max_message_bytes, DECOMPRESSED_LIMIT_BYTES), max_message_bytes)
 
 
 def _decompress_growing(module: ModuleType, codec: Codec, data: Buffer, limit: int) -> bytearray:

@@ -18,15 +18,13 @@ from tidelog.errors import (
     MessageTooLarge,
     UnsupportedCompressionType,
 )
-from tidelog.kernel import check_batch, decode_records, first_without_key, times_outside
+from tidelog.kernel import check_batch, refused_times, without_key
 from tidelog.kernel.primitives import Buffer
-from tidelog.kernel.records import DecodedRecord
 from tidelog.records.batch import (
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
-    NO_TIMESTAMP,
     BatchHeader,
     records_of,
 )
@@ -189,8 +187,8 @@ def _look_inside(
     )
     if recompress or check_times or rules.compacted:
         place = records_of(buf, pos, header, limit_bytes=rules.limit_bytes)
-        if rules.compacted and first_without_key(*place[:4]) >= 0:
-            raise _keyless(decode_records(*place))
+        if rules.compacted:
+            _check_keys(place, header)
         # Without bounds too the records must be well-formed: the cleaner must be able to read what is stored.
         _check_times(place, header, rules, now_ms if check_times else None)
     changed = header
@@ -213,15 +211,13 @@ def _look_inside(
     return changed, None
 
 
-def _keyless(rows: list[DecodedRecord]) -> RefusedRecords:
-    keyless = [index for index, row in enumerate(rows) if row[2] is None]
-    return RefusedRecords(
-        f"{len(keyless)} of {len(rows)} records have no key, which a compacted topic needs",
-        [
-            (index, "a compacted topic cannot take a record without a key")
-            for index in keyless[:_RECORDS_NAMED]
-        ],
-    )
+def _check_keys(place: tuple[Buffer, int, int, int, int, int], header: BatchHeader) -> None:
+    total, first = without_key(*place[:4], _RECORDS_NAMED)
+    if total:
+        raise RefusedRecords(
+            f"{total} of {header.count} records have no key, which a compacted topic needs",
+            [(index, "a compacted topic cannot take a record without a key") for index in first],
+        )
 
 
 def _check_times(
@@ -235,15 +231,13 @@ def _check_times(
     if now_ms is not None:
         oldest = max(now_ms - rules.before_max_ms, -_FOREVER)
         newest = min(now_ms + rules.after_max_ms, _FOREVER)
-    found = times_outside(*place[:4], header.base_timestamp, oldest, newest, 0, header.count, True)
-    errors = [
-        (index, f"timestamp {timestamp} is outside of {oldest} to {newest}")
-        for index, _, timestamp in found
-        if timestamp != NO_TIMESTAMP
-    ]
-    if errors:
+    total, first = refused_times(*place[:4], header.base_timestamp, oldest, newest, _RECORDS_NAMED)
+    if total:
         raise RefusedTimestamps(
-            f"{len(errors)} of {header.count} records have times outside of "
+            f"{total} of {header.count} records have times outside of "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-            errors[:_RECORDS_NAMED],
+            [
+                (index, f"timestamp {timestamp} is outside of {oldest} to {newest}")
+                for index, _, timestamp in first
+            ],
         )

@@ -8,8 +8,8 @@ that: the log remembers where the last regions ended.
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.records.batch import NO_TIMESTAMP, first_not_older, read_records
-from tidelog.records.compression import unfolded_limit
+from tidelog.records.batch import NO_TIMESTAMP, first_not_older, latest_between
+from tidelog.records.compression import DECOMPRESSED_LIMIT_BYTES
 from tidelog.storage.files import File
 from tidelog.storage.segment import Segment, Step
 
@@ -119,7 +119,7 @@ def aborted_transactions(log: "Log", first_offset: int, up_to: int) -> list[tupl
 
 def find_timestamp(log: "Log", target_ms: int, up_to: int) -> tuple[int, int, int] | None:
     """See `Log.find_timestamp`."""
-    limit_bytes = unfolded_limit(log.config.max_message_bytes)
+    limit_bytes = max(DECOMPRESSED_LIMIT_BYTES, log.config.max_message_bytes)
     for segment in log.segments[log.segment_number(log.log_start_offset) :]:
         if segment.size == 0 or segment.maximum_timestamp()[0] < target_ms:
             continue
@@ -155,10 +155,9 @@ def _latest_between(segment: Segment, log: "Log", up_to: int) -> int:
                 best = step.max_timestamp
             else:
                 data = segment.file().pread(step.size, step.position)
-                limit_bytes = unfolded_limit(log.config.max_message_bytes)
-                for record in read_records(data, 0, limit_bytes=limit_bytes):
-                    if start <= record.offset < up_to:
-                        best = max(best, record.timestamp)
+                limit_bytes = max(DECOMPRESSED_LIMIT_BYTES, log.config.max_message_bytes)
+                found = latest_between(data, 0, start, up_to, limit_bytes=limit_bytes)
+                best = max(best, found)
         step = segment.step_at(step.position + step.size)
     return best
 

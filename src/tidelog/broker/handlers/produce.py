@@ -10,6 +10,7 @@ Absent: nothing.
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from struct import Struct as Packer
 
@@ -52,6 +53,8 @@ from tidelog.storage.log import Appended
 
 _FIRST_FLEXIBLE = 9
 _ACKS = (0, 1, -1)
+_TURN_S = 0.01
+"""How long batches are appended before others have their turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -350,28 +353,98 @@ def _produce_many(
     refused: frozenset[str] = frozenset(),
 ) -> Answer:
     """`refused` are the topics that the client may not write to."""
-    if acks in _ACKS:
-        outcomes = [
-            (
-                name,
-                [
-                    (
-                        index,
-                        TopicAuthorizationFailed()
-                        if name in refused
-                        else _append(
-                            services, name, index, records, version, acks, transactional_id
-                        ),
-                    )
-                    for index, records in parts
-                ],
-            )
-            for name, parts in topics
-        ]
-    else:
+    if acks not in _ACKS:
         refusal: Outcome = InvalidRequiredAcks(f"acks={acks}; it must be 0, 1 or -1")
         outcomes = [(name, [(index, refusal) for index, _ in parts]) for name, parts in topics]
-    return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+        return _answer(services, version, correlation_id, acks, timeout_ms, outcomes)
+    writing = _Writing(services, version, acks, transactional_id, topics, refused)
+    if writing.go_on():
+        return _answer(services, version, correlation_id, acks, timeout_ms, writing.outcomes)
+    return writing.later(
+        lambda: _answer(services, version, correlation_id, acks, timeout_ms, writing.outcomes)
+    )
+
+
+class _Writing:
+    """Appends the batches of a request, and lets others have their turn if that takes long.
+
+    A batch may have to be unfolded, and a request may have thousands of them.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        version: int,
+        acks: int,
+        transactional_id: str | None,
+        topics: Topics,
+        refused: frozenset[str],
+    ) -> None:
+        self.outcomes: Outcomes = [(name, []) for name, _ in topics]
+        """Of what is written so far."""
+        self._services = services
+        self._version = version
+        self._acks = acks
+        self._transactional_id = transactional_id
+        self._refused = refused
+        self._left = [
+            (name, index, records, done)
+            for (name, parts), (_, done) in zip(topics, self.outcomes, strict=True)
+            for index, records in parts
+        ]
+        self._left.reverse()
+
+    def go_on(self) -> bool:
+        """Append for some milliseconds; whether all is done."""
+        now = self._services.clock.monotonic
+        until = now() + _TURN_S
+        while self._left:
+            name, index, records, done = self._left.pop()
+            outcome: Outcome
+            if name in self._refused:
+                outcome = TopicAuthorizationFailed()
+            else:
+                outcome = _append(
+                    self._services,
+                    name,
+                    index,
+                    records,
+                    self._version,
+                    self._acks,
+                    self._transactional_id,
+                )
+            done.append((index, outcome))
+            if now() > until:
+                break
+        return not self._left
+
+    def later(self, answer: Callable[[], Answer]) -> Deferred:
+        """Append the rest in the next turns of the loop, then answer; the connection serves nothing else meanwhile."""
+        # The frame is the network's.
+        self._left = [
+            (name, index, None if records is None else memoryview(bytearray(records)), done)
+            for name, index, records, done in self._left
+        ]
+        deferred = Deferred()
+        loop = asyncio.get_running_loop()
+
+        def step() -> None:
+            try:
+                if not self.go_on():
+                    loop.call_soon(step)
+                    return
+                ready = answer()
+            except Exception as error:  # noqa: BLE001  (the root of the request: the connection is closed)
+                deferred.resolve(error)
+                return
+            if isinstance(ready, Deferred):
+                ready.then(deferred.resolve)
+            else:
+                assert not isinstance(ready, Awaitable)
+                deferred.resolve(ready)
+
+        loop.call_soon(step)
+        return deferred
 
 
 Outcomes = list[tuple[str, list[tuple[int, Outcome]]]]
