@@ -9,6 +9,7 @@ from test_cluster import Cluster
 from test_failed_directories import RECORDS, Disks
 
 from tidelog.broker.broker import Broker
+from tidelog.cluster.controller import Controller
 from tidelog.errors import StartError
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
@@ -113,6 +114,34 @@ async def test_a_log_that_was_removed_by_hand_does_not_lead(cluster: Volumes):
     await cluster.start(1, 2)
     assert {each.leader_id for each in await cluster.partitions(0, "orders")} == {-1}
     assert [cluster.log_end(2, "orders", each) for each in range(4)] == [RECORDS] * 4
+
+
+async def test_of_two_in_sync_the_one_with_the_logs_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Both were killed at once, so both are in sync still; the first that is back has lost its logs."""
+    cluster = Volumes(tmp_path)
+    await cluster.start(0)
+    await cluster.start(1, 2)
+    await cluster.create_on([1, 2], "orders", 4)
+    await cluster.fill("orders", 4)
+
+    async def not_now(_: Controller) -> None: ...
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "reconcile", not_now)
+        for number in (1, 2):
+            cluster._connections.pop(number).close()
+            await cluster.brokers.pop(number).abort()
+    for each in ("one", "two"):
+        for log in cluster.disk(1, each).glob("orders-*"):
+            shutil.rmtree(log)
+    await cluster.start(1)
+    states = await cluster.partitions(0, "orders")
+    assert {(each.leader_id, *each.isr_nodes) for each in states} == {(-1, 2)}
+    await cluster.start(2)
+    assert await cluster.ends(2, "orders", 4) == [RECORDS] * 4
+    await Cluster.stop(cluster, *cluster.brokers)
 
 
 async def test_a_new_broker_and_a_new_directory_are_welcome(tmp_path: Path):

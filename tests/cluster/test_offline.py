@@ -1,5 +1,6 @@
 """Replicas on log directories that failed: what the controller makes of them."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from tidelog.cluster.metadata import (
     decode,
     encode,
 )
-from tidelog.errors import StaleBrokerEpoch
+from tidelog.errors import StaleBrokerEpoch, UnsupportedVersion
 
 TOPIC = UUID(int=7)
 PLACE = (TOPIC, 0)
@@ -102,3 +103,27 @@ def test_a_mark_goes_with_its_replica():
 def test_an_earlier_life_is_not_heard():
     with pytest.raises(StaleBrokerEpoch):
         offline.assign(image_with(), 1, 99, {PLACE}, set())
+
+
+async def test_it_is_told_when_the_last_broker_has_been_updated(monkeypatch):
+    monkeypatch.setattr(offline, "_UPDATED_S", 0.0)
+    image = image_with()
+    tries: list[set] = []
+    done = asyncio.Event()
+
+    async def assign(lost, back):
+        nonlocal image
+        tries.append(lost)
+        if len(tries) < 3:
+            raise UnsupportedVersion("update broker 2")
+        image = told(image, 1, lost=lost)
+        done.set()
+
+    here = offline.Offline(1, lambda: image, assign)
+    here.add(*PLACE)
+    assert not await here.tell(), "a start does not wait for that"
+    task = asyncio.create_task(here.run())
+    await asyncio.wait_for(done.wait(), 60)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert state(image).offline == (1,)

@@ -25,6 +25,8 @@ from tidelog.errors import KafkaError, UnsupportedVersion
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
+_UPDATED_S = 10.0
+"""How often it is looked whether all brokers have been updated."""
 
 Place = tuple[UUID, int]
 """A topic's id and the index of its partition."""
@@ -68,6 +70,7 @@ class Offline:
         self._image = image
         self._assign = assign
         self._here: set[Place] = set()
+        self._told_of_old = False
         self._woken = asyncio.Event()
 
     def add(self, topic_id: UUID, index: int) -> None:
@@ -80,21 +83,24 @@ class Offline:
         self._here.discard((topic_id, index))
         self._woken.set()
 
-    async def tell(self) -> None:
-        """Let the controller know what is offline here, and only that, however long that takes."""
+    async def tell(self) -> bool:
+        """Let the controller know what is offline here, and only that, however long that takes.
+
+        False while a broker is there that is too old to hear of it.
+        """
         while True:
             image, told = self._image(), self._told()
             lost = {each for each in self._here - told if self._is_ours(image, each)}
             back = told - self._here
             if not lost and not back:
-                return
+                return True
             try:
                 await self._assign(lost, back)
-            except UnsupportedVersion:
-                _log.warning(
-                    "a broker of an older version is there, and the controller is not told of failed directories"
-                )
-                return
+            except UnsupportedVersion as error:
+                if not self._told_of_old:
+                    self._told_of_old = True
+                    _log.warning("the cluster is not told of failed directories yet: %s", error)
+                return False
             except KafkaError as error:
                 _log.info("the controller is told later of failed directories: %s", error)
                 await asyncio.sleep(_PAUSE_S)
@@ -104,7 +110,9 @@ class Offline:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            await self.tell()
+            if not await self.tell():
+                await asyncio.sleep(_UPDATED_S)
+                self._woken.set()
 
     def _told(self) -> set[Place]:
         """What the cluster takes for offline here."""
