@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.schemas import AvroDeserializer, Schema, SchemaMismatch
+from tidelog.schemas import AvroDeserializer, AvroSerializer, Schema, SchemaMismatch
 from tidelog.schemas.avro_limits import DEPTH, SPARE_VALUES, _build, _walk, limiter
 from tidelog.schemas.wire import header
 
@@ -180,3 +180,38 @@ def test_fastavro_itself_has_no_limit():
         check=False,
     )
     assert run.returncode < 0
+
+
+def mutual(depth: int) -> tuple[Any, Any]:
+    """Two records that hold each other, and a value of theirs."""
+    second = {
+        "type": "record",
+        "name": "B",
+        "fields": [{"name": "f", "type": ["null", "A", "B"]}, {"name": "x", "type": "string"}],
+    }
+    first = {
+        "type": "record",
+        "name": "A",
+        "fields": [{"name": "f", "type": ["null", "A", second]}, {"name": "x", "type": "int"}],
+    }
+    value: Any = None
+    for _ in range(depth):
+        value = {"f": value, "x": "s"}
+    return first, {"f": value, "x": 1}
+
+
+def test_a_value_that_takes_for_ever_to_write(client):
+    """fastavro would try some 2^60 branches."""
+    schema, value = mutual(60)
+    client.register("a-value", Schema(json.dumps(schema)))
+    serialize = AvroSerializer(client, subject="a-value", use_latest=True)
+    with pytest.raises(SchemaMismatch, match="nested too deep"):
+        serialize.check_quick(value)
+    good = mutual(8)[1]
+    serialize.check_quick(good)
+    assert AvroDeserializer(client)(serialize(good)) == good
+    lists = AvroSerializer(client, json.dumps(LIST), subject="b-value")
+    node: Any = None
+    for number in range(400):
+        node = {"value": number, "next": node}
+    lists.check_quick(node)

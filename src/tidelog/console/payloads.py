@@ -171,6 +171,8 @@ def _avro_of(what: str, text: str, topic: str, registry: RegistryClient | None) 
     subject = f"{topic}-{what}"
     serialize = AvroSerializer(registry, subject=subject, is_key=what == "key", use_latest=True)
     try:
-        return serialize(json.loads(text))
+        value = json.loads(text)
+        serialize.check_quick(value)
+        return serialize(value)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"{what} is not JSON: {error}") from None

@@ -19,7 +19,7 @@ import fastavro
 from tidelog.dataclass import dataclass
 from tidelog.errors import SettingsError
 from tidelog.schemas.avro_check import Check, checker
-from tidelog.schemas.avro_limits import Limit, limiter
+from tidelog.schemas.avro_limits import Limit, is_quick_to_write, limiter
 from tidelog.schemas.avro_mismatch import find_mismatch
 from tidelog.schemas.client import RegistryClient
 from tidelog.schemas.errors import NotInWireFormat, SchemaMismatch
@@ -40,6 +40,8 @@ class _Ready:
     header: bytes
     fast: Any
     """fastavro's."""
+    named: dict[str, Any]
+    """And the named types in it."""
     tree: AvroSchema
     check: Check | None
     """What must be looked at before fastavro gets it."""
@@ -82,6 +84,12 @@ class AvroSerializer:
         self._validate = validate
         self._to_dict = to_dict
         self._ready: dict[str | None, _Ready] = {}
+
+    def check_quick(self, value: Any) -> None:
+        """Raise unless the value is written in a moment: for values and schemas that strangers give."""
+        ready = self._ready.get(None) or self._prepare(None)
+        if not is_quick_to_write(ready.fast, ready.named, value):
+            raise SchemaMismatch("", "it is nested too deep for the unions of its schema")
 
     def __call__(self, value: Any, topic: str | None = None) -> bytes | None:
         """The message; None stays None, a tombstone."""
@@ -197,7 +205,9 @@ def _maker(to: Any) -> Callable[[Any], Any] | None:
 def _make(id: int, schema: Schema, registry: RegistryClient) -> _Ready:
     references = registry.referenced(schema)
     tree = parse_avro(schema.text, references)
-    return _Ready(header(id), _fast(schema, references), tree, checker(tree.root))
+    named: dict[str, Any] = {}
+    fast = _fast(schema, references, named)
+    return _Ready(header(id), fast, named, tree, checker(tree.root))
 
 
 def _fast(schema: Schema, references: list[Referenced], named: dict[str, Any] | None = None) -> Any:

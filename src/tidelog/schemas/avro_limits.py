@@ -9,6 +9,7 @@ that take no bytes (null, an empty record) has as many as its count says.  Schem
 nothing here: their values are bounded by their bytes.  The others are walked once in Python, without recursion.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ DEPTH = 500
 VALUES_A_BYTE = 16
 SPARE_VALUES = 1_000
 """So many values may always be there, besides so many for each byte."""
+
+TRIES_MAX = 100_000
+"""Of branches of unions, for a value that somebody else gives us to write."""
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _CONTAINERS = ("record", "array", "map")
@@ -51,6 +55,33 @@ def limiter(fast: Any, named: Mapping[str, Any]) -> Limit | None:
     if not _can_do_harm(root):
         return None
     return lambda data, start: _walk(root, data, start)
+
+
+def is_quick_to_write(fast: Any, named: Mapping[str, Any], value: Any) -> bool:
+    """Whether fastavro finds the branches of a value's unions in a moment.
+
+    At every level it tries a value against each branch that could hold it, and for that tries all levels below again.
+    """
+    branches, seen, waiting = 1, set[int](), [_build(fast, named)]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            waiting += node.parts
+            if node.kind == "union":
+                branches = max(branches, sum(each.kind in _CONTAINERS for each in node.parts))
+    return branches == 1 or _depth(value) * math.log(branches) <= math.log(TRIES_MAX)
+
+
+def _depth(value: Any) -> int:
+    """How many objects and lists are inside each other."""
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        each, depth = waiting.pop()
+        parts = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        deepest = max(deepest, depth if isinstance(each, dict | list) else 0)
+        waiting += [(part, depth + 1) for part in parts]
+    return deepest
 
 
 def _build(fast: Any, named: Mapping[str, Any]) -> _Type:
