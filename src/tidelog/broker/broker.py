@@ -419,6 +419,7 @@ class Broker:
             new_producer_id=producer_ids.next,
             background=self._background,
             random=self._random,
+            lease=member.lease,
         )
         assert self._security is not None
         return Services(

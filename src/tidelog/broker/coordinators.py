@@ -15,6 +15,7 @@ from tidelog.broker.late import Late
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock
 from tidelog.cluster.image import Delta, Image
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
 from tidelog.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -40,6 +41,7 @@ class Coordinators:
         new_producer_id: Callable[[], Awaitable[int]],
         background: Background,
         random: Random,
+        lease: Lease,
     ) -> None:
         self._background = background
         loop = asyncio.get_running_loop()
@@ -55,6 +57,7 @@ class Coordinators:
                 ensure_topic=ensure_topic,
                 config=lambda: settings().groups,
                 call_later=loop.call_later,
+                lease=lease,
                 new_id=lambda: str(UUID(int=random.getrandbits(128), version=4)),
             )
 
@@ -72,6 +75,7 @@ class Coordinators:
                 groups=self.groups,
                 new_producer_id=new_producer_id,
                 call_later=loop.call_later,
+                lease=lease,
             )
 
         self._groups = Late(make_groups)

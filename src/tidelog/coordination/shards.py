@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from tidelog.cluster.image import Image, PartitionState
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.coordination.runtime import Journal, Runtime, told
@@ -40,7 +41,9 @@ class Shards(Generic[R]):
         partitions: Partitions,
         ensure_topic: Callable[[str], Awaitable[object]],
         journal: Callable[[Partition], Journal[R]],
+        lease: Lease | None = None,
     ) -> None:
+        """Without a lease nobody else can come to lead them unheard."""
         self.topic = topic
         self._broker_id = broker_id
         self._runtime = runtime
@@ -48,6 +51,7 @@ class Shards(Generic[R]):
         self._partitions = partitions
         self._ensure_topic = ensure_topic
         self._journal = journal
+        self._lease = lease
         self._epochs: dict[int, int] = {}
         """By shard that was loaded here: the leader epoch in which it was."""
         runtime.load_again = self._follow_one
@@ -93,6 +97,8 @@ class Shards(Generic[R]):
         index = await self.locate(key)
         leader = self.leader_of(index)
         if leader == self._broker_id:
+            if self._is_in_doubt(index):
+                raise CoordinatorNotAvailable
             await self.ensure_loaded(index)
         return leader
 
@@ -103,7 +109,12 @@ class Shards(Generic[R]):
         return index
 
     async def ensure_loaded(self, index: int) -> None:
-        """Load the shard unless it is loaded; a long load raises `CoordinatorLoadInProgress`."""
+        """Load the shard unless it is loaded; a long load raises `CoordinatorLoadInProgress`.
+
+        Raises `NotCoordinator` if another may coordinate it by now: what is known here of a group may be old.
+        """
+        if self._is_in_doubt(index):
+            raise NotCoordinator
         if self._runtime.is_loaded(index):
             return
         if self.leader_of(index) != self._broker_id:
@@ -118,6 +129,15 @@ class Shards(Generic[R]):
         if size_bytes > _LOADED_AT_ONCE_BYTES:
             raise CoordinatorLoadInProgress
         await asyncio.wait({task})
+
+    def _is_in_doubt(self, index: int) -> bool:
+        lease = self._lease
+        if lease is None or not lease.is_over:
+            return False
+        try:
+            return lease.is_in_doubt(self._partitions.get(self.topic, index))
+        except KafkaError:
+            return False  # its disk failed; whoever loads it says so
 
     def _state(self, index: int) -> PartitionState:
         return self._image().topics[self.topic].partitions[index]

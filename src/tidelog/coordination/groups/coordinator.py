@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from tidelog.clock import Clock
 from tidelog.cluster.image import Image
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.coordination.groups import describe
@@ -77,6 +78,7 @@ class GroupCoordinator:
         ensure_topic: Callable[[str], Awaitable[object]],
         config: Callable[[], GroupConfig],
         call_later: CallLater | None = None,
+        lease: Lease | None = None,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self._clock = clock
@@ -96,6 +98,7 @@ class GroupCoordinator:
             partitions=partitions,
             ensure_topic=ensure_topic,
             journal=self._journal,
+            lease=lease,
         )
 
     # ------------------------------------------------------------------ life

@@ -18,6 +18,7 @@ from typing import Any
 
 from tidelog.clock import Clock
 from tidelog.cluster.image import Image
+from tidelog.cluster.lease import Lease
 from tidelog.cluster.partition import Partition
 from tidelog.cluster.partitions import Partitions
 from tidelog.cluster.peers import Peers
@@ -81,6 +82,7 @@ class TransactionCoordinator:
         groups: OffsetsHolder,
         new_producer_id: Callable[[], Awaitable[int]],
         call_later: CallLater | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
@@ -118,6 +120,7 @@ class TransactionCoordinator:
             partitions=partitions,
             ensure_topic=ensure_topic,
             journal=self._journal,
+            lease=lease,
         )
 
     # ------------------------------------------------------------------ life
