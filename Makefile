@@ -9,6 +9,7 @@
 #   make spark-kills    loads on a Spark cluster whose driver and executors are killed, SPARK_KILLS (20) times
 #   make check    format, lint, types, layers
 #   make fuzz     malformed and hostile requests for FUZZ_SECONDS (300) instead of a few seconds
+#   make sanitize       the kernel compiled with ASan and UBSan, under its tests with SANITIZE_EXAMPLES (300) examples each
 #   make hostile  the table of what the worst request of each API costs
 #   make simulate SEEDS=1000 FROM=1    the whole cluster in one process, with faults by seed; CI runs a few hundred
 #   make mutants    the product broken on purpose, one way at a time: tests or the first 200 seeds have to notice each
@@ -26,6 +27,7 @@ PYTHON ?= python3
 ARGS ?=
 PEERS ?= yes
 FUZZ_SECONDS ?= 300
+SANITIZE_EXAMPLES ?= 300
 CHAOS_SECONDS ?= 600
 SOAK_TRANSACTIONS ?= 20000
 SPARK_KILLS ?= 20
@@ -41,7 +43,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check $(if $(CONSTR
 
 KERNEL := $(wildcard src/tidelog/kernel/*.py src/tidelog/kernel/*.pxd src/tidelog/kernel/*.h src/tidelog/kernel/*.c.in)
 
-.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz hostile simulate mutants chaos soak clean
+.PHONY: constraints run demo test spark-kills compat-kafka check peers bench bench-report bench-quick bench-parts docs fuzz hostile sanitize simulate mutants chaos soak clean
 
 run: .venv/installed
 	@exec $(BIN)/tidelog serve $(ARGS)
@@ -99,6 +101,16 @@ docs: .venv/installed
 constraints: .venv/dev
 	@{ echo "# The versions that the tests have passed with; written by make constraints."; \
 	  $(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check; } > constraints.txt
+
+sanitize: .venv/dev
+	rm -rf build/sanitized && mkdir -p build/sanitized/tree
+	cp -r src setup.py pyproject.toml README.md LICENSE build/sanitized/tree
+	rm -f build/sanitized/tree/src/tidelog/kernel/*.so
+	TIDELOG_SANITIZE="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	  $(PIP) --no-deps --no-cache-dir --target build/sanitized/site ./build/sanitized/tree
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	  PYTHONPATH=build/sanitized/site TIDELOG_EXAMPLES=$(SANITIZE_EXAMPLES) \
+	  $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider tests/kernel tests/records tests/conformance/test_kernel_requests.py
 
 hostile: .venv/dev
 	$(BIN)/python tests/fuzz/hostile_table.py $(ARGS)

@@ -13,6 +13,8 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 KERNEL = Path("src/tidelog/kernel")
 NEVER_COMPILED = {"primitives"}  # its .pxd holds the C twins that the others use
+SANITIZE = os.environ.get("TIDELOG_SANITIZE", "").split()
+"""What `make sanitize` compiles with: every access outside of a buffer, and every overflow of a signed number, ends the process."""
 
 
 def extensions() -> list[Extension]:
@@ -28,7 +30,8 @@ def extensions() -> list[Extension]:
             [str(KERNEL / f"{name}.py")],
             include_dirs=[str(KERNEL)],
             depends=[str(KERNEL / "primitives.h"), str(KERNEL / "primitives.pxd")],
-            extra_compile_args=["-O3", "-g0"],
+            extra_compile_args=SANITIZE or ["-O3", "-g0"],
+            extra_link_args=SANITIZE,
             optional=True,
         )
         for name in names
