@@ -16,6 +16,7 @@ from tidelog.storage.files import LocalFiles
 from tidelog.storage.log import Log
 from tidelog.testing.manual_clock import ManualClock
 
+PRODUCER = 7
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, segment_index_bytes=64)
 
 
@@ -30,10 +31,12 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = tempfile.mkdtemp(prefix="tidelog-model-")
-        self.clock = ManualClock()
+        self.clock = ManualClock(1_010)
         self.records: list[tuple[int, int, bytes]] = []
         """Offset, timestamp, value."""
-        self.start = self.end = 0
+        self.start = self.end = self.epoch = 0
+        self.sequences: list[tuple[int, int]] = []
+        """First offset of a batch, and the last sequence that its producer had with it."""
         self.batch_ends = {0}
 
     @initialize()
@@ -56,11 +59,16 @@ class LogMachine(RuleBasedStateMachine):
         values=st.lists(st.binary(max_size=90), min_size=1, max_size=4),
         timestamp=st.integers(0, 1000),
         epoch=st.integers(0, 3),
+        idempotent=st.booleans(),
     )
-    def append(self, values: list[bytes], timestamp: int, epoch: int) -> None:
+    def append(self, values: list[bytes], timestamp: int, epoch: int, idempotent: bool) -> None:
         rows = [(timestamp + i, b"k", value, ()) for i, value in enumerate(values)]
         data = build_batch(rows)
-        epoch = max(epoch, self.log.epochs.latest)
+        if idempotent:
+            first = self.sequences[-1][1] + 1 if self.sequences else 0
+            data = build_batch(rows, producer_id=PRODUCER, producer_epoch=0, base_sequence=first)
+            self.sequences.append((self.end, first + len(values) - 1))
+        epoch = self.epoch = max(epoch, self.epoch)
         appended = self.log.append_as_leader(data, leader_epoch=epoch, header=parse_header(data))
         assert appended.base_offset == self.end
         for i, value in enumerate(values):
@@ -111,11 +119,27 @@ class LogMachine(RuleBasedStateMachine):
         ends = sorted(each for each in self.batch_ends if self.start <= each <= self.end)
         if not ends:
             return
-        offset = data.draw(st.sampled_from(ends))
+        self.cut_to(data.draw(st.sampled_from(ends)))
+
+    def cut_to(self, offset: int) -> None:
         self.log.truncate_to(offset)
         self.records = [each for each in self.records if each[0] < offset]
         self.batch_ends = {each for each in self.batch_ends if each <= offset}
+        self.sequences = [each for each in self.sequences if each[0] < offset]
         self.end = offset
+
+    @rule(stop=st.booleans())
+    def write_the_last_batch_anew(self, stop: bool) -> None:
+        """As a follower does that was ahead of its leader: the log ends where it ended before."""
+        ends = sorted(each for each in self.batch_ends if self.start <= each <= self.end)
+        if len(ends) < 2:
+            return
+        values = [b"anew"] * (self.end - ends[-2])
+        self.cut_to(ends[-2])
+        self.append(values, 7, 0, True)
+        if stop:
+            self.log.flush()
+            self.restart(clean=True)
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
@@ -133,13 +157,17 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "log"):
             self.log.check()
             assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
+            # Of one whose records are all deleted, or expired, a log may know or not.
+            kept = [each for each in self.sequences if each[0] >= self.start]
+            if kept:
+                assert self.log.producers.by_id[PRODUCER].last_sequence == kept[-1][1]
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=100,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -508,6 +508,7 @@ class Broker:
             files=self._files,
             clock=self._clock,
             flusher=self._flusher,
+            note=logs.note_recovery_point,
         )
         tail.subscribe(self._cleaner_follows)
         assert self._replication is not None

@@ -46,6 +46,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tidelog.storage import truncation
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
 
@@ -361,7 +362,8 @@ class Fetcher:
             elif data.error_code:
                 raise error_of(data.error_code)
             elif data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
-                self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                diverging = data.diverging_epoch
+                await self._cut(followed, diverging.epoch, diverging.end_offset)
             else:
                 records = data.records or b""
                 partition.append_from_leader(records, data.high_watermark, data.log_start_offset)
@@ -375,17 +377,29 @@ class Fetcher:
         except (KafkaError, CorruptMessage) as error:
             self._rest(followed, error)
 
-    def _cut(self, partition: Partition, epoch: int, end_offset: int) -> None:
+    async def _cut(self, followed: _Followed, epoch: int, end_offset: int) -> None:
         """The logs part: cut ours back to where they may agree.  The next fetch compares again."""
+        partition = followed.partition
         before = partition.log.log_end_offset, partition.log.epochs.latest
         offset = cut_offset(partition.log, epoch, end_offset)
         _log.info(
             "%s: epoch %d ends at %d at the leader; cut from %d to %d",
             partition.topic_partition, epoch, end_offset, before[0], offset,
         )  # fmt: skip
-        partition.truncate_to(offset)
+        if not await self._truncate(followed, offset):
+            return
         if (partition.log.log_end_offset, partition.log.epochs.latest) == before:
             raise CorruptMessage(f"{partition.topic_partition} cannot be brought in line")
+
+    async def _truncate(self, followed: _Followed, offset: int) -> bool:
+        """Cut the log, unless it is another's, or another one, when all is prepared."""
+        position = followed.position()
+        async with truncation.prepared(followed.partition.log, offset) as restored:
+            gone = followed.partition.gone is not None
+            if gone or not followed.current or followed.position() != position:
+                return False
+            followed.partition.truncate_to(offset, restored)
+        return True
 
     async def _find_range(self, followed: _Followed) -> None:
         """Our end is outside of the leader's log: begin anew where it begins, or go back to where it ends."""
@@ -402,7 +416,7 @@ class Fetcher:
         if own_end < start:
             partition.restart_at(start)
         elif own_end > end:
-            partition.truncate_to(end)
+            await self._truncate(followed, end)
 
     async def _offset(self, partition: Partition, which: int) -> int:
         asked = ListOffsetsPartition(

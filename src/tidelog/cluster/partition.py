@@ -13,8 +13,6 @@ asks for, the other replicas, and readers that wait for data.  It leads or it fo
 
 With one replica the high watermark follows the log's end, at once or when the flush is done; with more, when all that
 are in sync have fetched.  `partitions.py` finds them by name and by topic id.
-
-Runs on the loop alone; nothing here is locked.
 """
 
 import asyncio
@@ -45,6 +43,7 @@ from tidelog.storage.files import Buffer
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.gathering import Gathered
 from tidelog.storage.log import Appended, Log, Region
+from tidelog.storage.producers import Producers
 
 _log = logging.getLogger(__name__)
 
@@ -498,12 +497,12 @@ class Partition:
         if log_start > log.log_start_offset:
             log.delete_records(min(log_start, log.high_watermark))
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop what the leader never had."""
+    def truncate_to(self, offset: int, restored: Producers | None = None) -> None:
+        """Drop what the leader never had; `restored` is what `truncation.prepared` gave."""
         if offset < self.log.high_watermark:
             told = "%s is cut back to %d, below its high watermark %d"
             _log.warning(told, self.topic_partition, offset, self.log.high_watermark)
-        self.log.truncate_to(offset)
+        self.log.truncate_to(offset, restored)
         self._was_cut(offset)
 
     def restart_at(self, offset: int) -> None:

@@ -84,9 +84,10 @@ class Cleaner:
         files: Files,
         clock: Clock,
         flusher: Flusher,
+        note: Callable[[Log], Awaitable[None]],
         start_worker: Callable[[], Awaitable[Worker]] = WorkerProcess.start,
     ) -> None:
-        """`logs` gives every log of the broker that can be used."""
+        """`logs` gives every log of the broker that can be used; `note` writes down where one is synced to."""
         self.config = config
         self.counters = CleanerCounters()
         self.uncleanable: set[TopicPartition] = set()
@@ -95,6 +96,7 @@ class Cleaner:
         self._files = files
         self._clock = clock
         self._flusher = flusher
+        self._note = note
         self._start_worker = start_worker
         self._idle_workers: list[Worker] = []
         self._in_progress: set[TopicPartition] = set()
@@ -222,6 +224,8 @@ class Cleaner:
         try:
             # A record must not be dropped for a later one that a power cut could still take away.
             await self._flusher.flush(log, dirt.first_uncleanable_offset)
+            # Behind a recovery point recovery takes a gap for a loss.
+            await self._note(log)
         except KafkaStorageError as error:
             return self._failed(log, Failed(str(error), corrupt=False))
         job = self._job(log, dirt)

@@ -57,7 +57,11 @@ class LogDirectory:
         self.last_life = LastLife(files, self.path)
         self.clean = False
         """Whether the last stop was clean, so that nothing need be scanned."""
+        self.whole_from_recovery_points = False
+        """Whether nothing past a recovery point was ever compacted: it is a rule of ours, and of the time since we note epochs."""
         self.recovery_points: dict[TopicPartition, int] = {}
+        self.noted_recovery_points: dict[TopicPartition, int] = {}
+        """As they are on the disk."""
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As the last run left them."""
@@ -82,6 +86,7 @@ class LogDirectory:
             ) from None
         self._check_identity(broker_id, cluster_id)
         self.recovery_points, recovery_known = self._read(RECOVERY_POINTS)
+        self.noted_recovery_points = dict(self.recovery_points)
         self.log_start_offsets, starts_known = self._read(LOG_START_OFFSETS)
         self.high_watermarks, _ = self._read(HIGH_WATERMARKS)
         mark_fits = self.last_life.read()
@@ -92,6 +97,8 @@ class LogDirectory:
                 self.path,
             )
             self.recovery_points, recovery_known = {}, False
+        known = recovery_known and self._files.exists(self._in(RECOVERY_POINTS))
+        self.whole_from_recovery_points = known and self.last_life.epoch >= 0
         self.clean = mark_fits is not None and recovery_known and starts_known
 
     def log_names(self) -> dict[TopicPartition, str]:
@@ -224,6 +231,8 @@ class LogDirectory:
         with self._writing:
             if number > self._written.get(name, 0):
                 write_offsets(self._files, self._in(name), offsets)
+                if name == RECOVERY_POINTS:
+                    self.noted_recovery_points = dict(offsets)
                 self._written[name] = number
 
     def _in(self, name: str) -> str:

@@ -31,7 +31,7 @@ class LeaderEpochs:
         self.latest = UNDEFINED
         """The newest epoch that has records, or is about to; -1 when there is none."""
         self.unsaved = False
-        """Recovery has found what the file does not hold."""
+        """Recovery has found what the file does not hold, or the log was cut and the file could not be written."""
         self.unsynced = False
         """The file was written, and the log's next flush has to sync it: what lies past the recovery point is found again
         in the log, so an append need not wait for the disk."""
@@ -90,11 +90,17 @@ class LeaderEpochs:
         above = bisect_right(self._starts, offset)
         return self._epochs[above - 1] if above else UNDEFINED
 
-    def truncate_from_end(self, offset: int) -> None:
-        """The log now ends at `offset`."""
+    def cut_from_end(self, offset: int) -> None:
+        """The log now ends at `offset`; the file is to be written."""
         kept = bisect_left(self._starts, offset)
         if kept < len(self._starts):
             self._set(self.entries()[:kept])
+            self.unsaved = True
+
+    def truncate_from_end(self, offset: int) -> None:
+        """The log now ends at `offset`."""
+        self.cut_from_end(offset)
+        if self.unsaved:
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import KafkaStorageError
 from tidelog.storage.files import no_descriptor, will_pass
-from tidelog.storage.flushing import Flush
 from tidelog.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -47,12 +46,3 @@ def write_failed(log: "Log", segment: Segment, error: OSError) -> KafkaStorageEr
     except OSError as second:
         return fail(log, second)
     return refused(log, "append to", error)
-
-
-def flush_failed(log: "Log", flush: Flush | None, error: OSError) -> KafkaStorageError:
-    """Nobody knows what is on the disk, so the log goes offline; unless the flush could not even begin."""
-    if not no_descriptor(error):
-        return fail(log, error)
-    if flush is not None:
-        flush.undo()
-    return refused(log, "flush", error)

@@ -65,13 +65,16 @@ class Flush:
     def done(self) -> None:
         """The flush succeeded: move the recovery point."""
         log = self._log
+        log.last_flush_ms = log.clock.now_ms()
+        if self._truncations != log.truncations:
+            return  # a segment that was closed may be written to again: the next flush syncs it all
         for segment in self._closed:
             segment.synced = True
-        log.last_flush_ms = log.clock.now_ms()
-        if self._truncations == log.truncations and self.up_to > log.recovery_point:
+        up_to = min(self.up_to, log.recovery_limit)
+        if up_to > log.recovery_point:
             # Invariant: recovery_point <= log_end
-            assert self.up_to <= log.log_end_offset
-            log.recovery_point = self.up_to
+            assert up_to <= log.log_end_offset
+            log.recovery_point = up_to
 
     def _sync_file(self, path: str) -> None:
         file = self._log.files.open(os.fspath(path))

@@ -59,6 +59,10 @@ class LastLife:
             return self.epoch
         return NO_EPOCH
 
+    def distrust(self) -> None:
+        """Something is missing, whatever the notes say."""
+        self._boot_id = ""
+
     def begin(self, boot_id: str, epoch: int) -> None:
         """From now on the cluster knows of what an earlier crash may have taken."""
         self._present_epoch = epoch

@@ -15,7 +15,7 @@ swap of cleaned segments in `swapping.py`, what a failing disk means in `failure
 import os
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from tidelog.clock import Clock
@@ -27,14 +27,15 @@ from tidelog.errors import (
 from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
-from tidelog.storage import copying, failures, reading, retention, swapping
+from tidelog.storage import copying, failures, reading, retention, swapping, truncation
 from tidelog.storage.appended import NO_TIMESTAMP, Appended, repeat_of
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import Buffer, Files
 from tidelog.storage.flushing import Flush
+from tidelog.storage.index import MAX_RELATIVE_OFFSET
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import maybe_marker
-from tidelog.storage.producers import WrittenBatch
+from tidelog.storage.producers import Producers, WrittenBatch
 from tidelog.storage.progress import Progress
 from tidelog.storage.reading import Region
 from tidelog.storage.recovery import Loaded, Source, create_segment, load
@@ -61,16 +62,18 @@ class Log:
         """Called when the disk failed: the whole directory should go offline."""
         self.on_full: Callable[[], None] | None = None
         """Called when something was not written for want of room."""
+        self.on_cut: Callable[[Log, int], Awaitable[None]] | None = None
+        """Called before the log is cut: no recovery point on the disk may be behind that offset."""
         self.failure: KafkaStorageError | None = None
         """Why the log is offline; None while it is not."""
 
-        self._source = source
+        self.source = source
         self.segments: list[Segment] = loaded.segments
         """In order, never empty; the last one is written to."""
         self._bases = [each.base_offset for each in loaded.segments]
         self._active = loaded.segments[-1]
         self.epochs = loaded.epochs
-        self._producer_log = loaded.producers
+        self.producer_log = loaded.producers
         self.producers = loaded.producers.state
 
         self.log_start_offset = loaded.log_start_offset
@@ -79,9 +82,13 @@ class Log:
         """The offset that the next record gets."""
         self.recovery_point = loaded.recovery_point
         """Everything below is on the disk, and is not scanned after a crash."""
+        self.recovery_limit = truncation.NO_LIMIT
+        """Above which the recovery point is not to go: the log is about to be cut there."""
         self._high_watermark = loaded.log_end_offset
         # Markers that recovery came across are below it: the transactions they ended are decided.
         self.producers.committed(self._high_watermark)
+        self.was_damaged = loaded.damaged
+        """When it was opened records were missing that had been written."""
         self._opened_at = loaded.log_end_offset if loaded.clean else -1
 
         self.last_flush_ms = self.clock.now_ms()
@@ -112,6 +119,7 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        whole_from: int | None = None,
         open_segments: OpenSegments | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         progress: Progress | None = None,
@@ -133,7 +141,11 @@ class Log:
             progress=progress,
         )
         loaded = load(
-            source, recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean
+            source,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            whole_from=whole_from,
         )
         return cls(source, loaded, topic_partition)
 
@@ -142,7 +154,7 @@ class Log:
 
     @property
     def directory(self) -> str:
-        return self._source.directory
+        return self.source.directory
 
     @property
     def config(self) -> LogConfig:
@@ -153,7 +165,7 @@ class Log:
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._flush_messages = config.flush_messages
-        self._source = self._source.with_config(config)
+        self.source = self.source.with_config(config)
         self._active.set_config(config)
         self._jitter_ms = (
             random.randrange(min(config.segment_jitter_ms, config.segment_ms))
@@ -258,6 +270,7 @@ class Log:
         """Append whole batches with the offsets and epochs that the leader gave them."""
         if self.failure is not None:
             raise self.failure
+        truncation.save_epochs(self)
         return copying.append(self, batches)
 
     def append_copy(self, batch: memoryview, header: BatchHeader) -> None:
@@ -288,7 +301,7 @@ class Log:
         self, header: BatchHeader, base: int, last: int, batch: Buffer, segment: Segment
     ) -> None:
         try:
-            self._producer_log.written(header, base, last, batch, segment)
+            self.producer_log.written(header, base, last, batch, segment)
         except OSError as error:
             # The marker is in the log, but not in the index of aborted transactions: only recovery can mend that.
             raise self.fail(error) from error
@@ -321,8 +334,8 @@ class Log:
             return old
         try:
             old.seal()
-            self._producer_log.snapshot(self.log_end_offset, sync=False)
-            new = create_segment(self._source, base_offset)
+            self.producer_log.snapshot(self.log_end_offset, sync=False)
+            new = create_segment(self.source, base_offset)
         except OSError as error:
             raise failures.refused(self, "roll a segment of", error) from error
         if old.size == 0:
@@ -368,7 +381,10 @@ class Log:
             )
         ):
             return segment
-        return self.roll(base)
+        # Not at `base`, to which the offsets may have jumped where the leader's log is compacted: a segment begins where the
+        # one before it ends, so that recovery sees when an end is missing.  (An index holds 2^31 offsets.)
+        end = self.log_end_offset
+        return self.roll(end if last - end <= MAX_RELATIVE_OFFSET else base)
 
     def _set_roll_time(self, segment: Segment) -> None:
         begin = segment.begin_timestamp()
@@ -433,7 +449,7 @@ class Log:
             raise self.failure
         # The high watermark will come to stand here, and reads to end.
         reading.remember(self, self.log_end_offset, self._active, self._active.size)
-        return Flush(self, self._producer_log)
+        return Flush(self, self.producer_log)
 
     def flush(self) -> None:
         """Flush here and now; blocking."""
@@ -471,7 +487,7 @@ class Log:
         del self.segments[: len(segments)]
         del self._bases[: len(segments)]
         self._move_start(self.segments[0].base_offset)
-        self._producer_log.drop_before(self.segments[0].base_offset)
+        self.producer_log.drop_before(self.segments[0].base_offset)
 
     def _move_start(self, offset: int) -> None:
         if offset <= self.log_start_offset:
@@ -481,42 +497,37 @@ class Log:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop every record from `offset` on: a follower does so when its leader never had them."""
-        if offset >= self.log_end_offset:
-            # An epoch whose first batch could not be written may still be noted, and would mislead who compares epochs.
-            self.epochs.truncate_from_end(offset)
-            return
-        try:
-            if offset <= self.segments[0].base_offset:
-                self.truncate_fully_to(offset)
-                return
-            keep = self.segment_number(offset) + 1
-            retention.discard(self, self.segments[keep:], delay=False)
-            del self.segments[keep:], self._bases[keep:]
-            self._active = self.segments[-1]
-            self._active.truncate_to(offset)
-        except OSError as error:
-            raise self.fail(error) from error
-        self._ends_at(offset)
-        self._producer_log.drop_from(offset)
-        self._producer_log.restore(
-            self.segments, self.log_start_offset, offset, trust_missing=False
-        )
-        self.producers.committed(self._high_watermark)
+    def truncate_to(self, offset: int, restored: Producers | None = None) -> None:
+        """Drop every record from `offset` on: a follower does so when its leader never had them.
+
+        `restored` is what `truncation.prepared` has found; without it that is found here and now.
+        """
+        truncation.truncate_to(self, offset, restored)
 
     def truncate_fully_to(self, offset: int) -> None:
         """Drop everything and begin again at `offset`."""
-        retention.discard(self, self.segments, delay=False)
-        self.segments[:] = [create_segment(self._source, offset)]
-        self._bases = [offset]
-        self._active = self.segments[-1]
-        self._producer_log.clear(offset)
-        self.epochs.clear()
-        self.log_start_offset = offset
-        self._ends_at(offset)
+        truncation.truncate_fully_to(self, offset)
 
-    def _ends_at(self, offset: int) -> None:
+    def take_producers(self, producers: Producers) -> None:
+        """The log was cut to where these are known."""
+        assert producers.end_offset <= self.log_end_offset, (producers.end_offset, self)
+        self.producers = self.producer_log.state = producers
+        producers.committed(self._high_watermark)
+
+    def forget_last_segment(self) -> None:
+        """Its files are gone; the one before is written to from now on."""
+        self.segments.pop()
+        self._bases.pop()
+        self._active = self.segments[-1]
+
+    def begins_with(self, segment: Segment) -> None:
+        """The files of all others are gone."""
+        self.segments[:] = [segment]
+        self._bases = [segment.base_offset]
+        self._active = segment
+
+    def ends_at(self, offset: int) -> None:
+        """The log was cut to `offset`: let everything that counts offsets know."""
         self._active.set_config(self._config)
         self._active.synced = False
         self.hints.clear()
@@ -525,7 +536,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._high_watermark = max(min(self._high_watermark, offset), self.log_start_offset)
-        self.epochs.truncate_from_end(offset)
+        self.epochs.cut_from_end(offset)
         self.directory_changed = True
 
     def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> None:
@@ -535,7 +546,7 @@ class Log:
         the old segments or the new ones are there.
         """
         try:
-            segments = swapping.replace(self, self._source, new, old)
+            segments = swapping.replace(self, self.source, new, old)
         except OSError as error:
             raise self.fail(error) from error
         self.segments[:] = segments
@@ -547,14 +558,14 @@ class Log:
 
     def expire_producers(self) -> list[int]:
         """Forget the producers that have been silent for producer.id.expiration.ms; their ids."""
-        return self._producer_log.expire(self.clock.now_ms())
+        return self.producer_log.expire(self.clock.now_ms())
 
     def close(self, *, clean: bool = True) -> None:
         """Let go of the files; a clean close syncs everything, so that nothing is scanned on the next start."""
         if clean and self.failure is None and (self._changed() or self._active.reserved):
             try:
                 self._active.seal()
-                self._producer_log.snapshot(self.log_end_offset, sync=True)
+                self.producer_log.snapshot(self.log_end_offset, sync=True)
                 self._active.sync()
             except OSError as error:
                 raise self.fail(error) from error
@@ -566,12 +577,15 @@ class Log:
         """Whether a clean close has anything to do; most of many logs are idle."""
         if self.log_end_offset == self.truncations == 0:
             return False  # a log that never had a record has none to lose
-        return self.recovery_point < self.log_end_offset or self.log_end_offset != self._opened_at
+        # One that was cut may have grown back to the same end.
+        return self.truncations > 0 or not (
+            self.recovery_point == self.log_end_offset == self._opened_at
+        )
 
     def moved_to(self, directory: str) -> None:
         """The directory was renamed."""
-        self._source = self._source.with_directory(directory)
-        self._producer_log.moved_to(directory)
+        self.source = self.source.with_directory(directory)
+        self.producer_log.moved_to(directory)
         self.epochs.moved_to(directory)
         for segment in self.segments:
             segment.moved_to(directory)
@@ -583,7 +597,3 @@ class Log:
     def write_failed(self, segment: Segment, error: OSError) -> KafkaStorageError:
         """Undo a write that failed; offline if that fails too, or if the disk is not merely full."""
         return failures.write_failed(self, segment, error)
-
-    def flush_failed(self, flush: Flush | None, error: OSError) -> KafkaStorageError:
-        """Offline, because nobody knows what is on the disk; unless the flush could not even begin."""
-        return failures.flush_failed(self, flush, error)

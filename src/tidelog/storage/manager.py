@@ -110,6 +110,8 @@ class LogManager:
     async def begin_life(self, boot_id: str, broker_epoch: int) -> None:
         """The broker is registered under this epoch, and has told the cluster whether it lost anything before."""
         for directory in self._usable():
+            # With a checkpoint: from now on nothing is compacted past what is noted there (`Cleaner`).
+            await self._in_thread(directory, directory.checkpoints())
             begin = partial(directory.last_life.begin, boot_id, broker_epoch)
             await self._in_thread(directory, begin)
 
@@ -258,6 +260,26 @@ class LogManager:
         """Write down high watermarks alone: where there are other replicas they change while nothing is flushed."""
         for directory in self._usable():
             await self._in_thread(directory, directory.high_watermark_checkpoint())
+
+    async def note_recovery_point(self, log: Log) -> None:
+        """Write down where a log is synced to, now; `KafkaStorageError` if the disk refuses."""
+        directory = self._homes.get(log.topic_partition)
+        if directory is None:
+            return  # it is being deleted
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, directory.checkpoints())
+        except OSError as error:
+            raise self._trouble(directory, error) from error
+
+    async def lower_recovery_point(self, log: Log, offset: int) -> None:
+        """A log is about to be cut to `offset`: what is written there anew must not count as synced after a power cut."""
+        home = self._homes.get(log.topic_partition)
+        if home is None:
+            return
+        log.recovery_point = min(log.recovery_point, offset)
+        if home.noted_recovery_points.get(log.topic_partition, 0) > offset:
+            await self.note_recovery_point(log)
 
     async def checkpoint(self) -> None:
         """Write down recovery points, log starts and high watermarks."""
@@ -428,6 +450,8 @@ class LogManager:
         recovery_point = directory.recovery_points.pop(topic_partition, 0)
         log_start_offset = directory.log_start_offsets.pop(topic_partition, 0)
         log = self._load_log(directory, topic_partition, config, recovery_point, log_start_offset)
+        if log.was_damaged:
+            directory.last_life.distrust()
         return self._add(directory, log)
 
     def _load_log(
@@ -447,6 +471,7 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=directory.clean,
+            whole_from=recovery_point if directory.whole_from_recovery_points else None,
             open_segments=self._open_segments,
             producer_expiration_ms=self._producer_expiration_ms,
             progress=self._progress,
@@ -455,6 +480,7 @@ class LogManager:
     def _add(self, directory: LogDirectory, log: Log) -> Log:
         """From now on the log is known."""
         log.on_failure = lambda _, error: self._log_failed(directory, error)
+        log.on_cut = self.lower_recovery_point
         if self._flusher is not None:
             log.on_roll = self._flusher.flush_soon
         directory.logs[log.topic_partition] = log

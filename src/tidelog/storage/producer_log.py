@@ -14,8 +14,8 @@ from tidelog.errors import CorruptMessage
 from tidelog.records.batch import BatchHeader
 from tidelog.records.control import EndTransactionMarker, read_marker
 from tidelog.storage.files import Buffer, Files
-from tidelog.storage.producers import Producers, snapshot_before
-from tidelog.storage.scanning import Scanned, headers
+from tidelog.storage.producers import Producers
+from tidelog.storage.scanning import Scanned, producer_batches
 from tidelog.storage.segment import Segment, file_name
 from tidelog.storage.snapshots import CorruptSnapshot, decode_snapshot, encode_snapshot
 from tidelog.storage.txnindex import AbortedTransaction
@@ -112,6 +112,16 @@ class ProducerLog:
         if not sync:
             self.unsynced.append(path)
 
+    def restoring(self, segments: Sequence[Segment], log_start: int, end: int) -> "Restoring":
+        """What `restore` does, in a form that a thread may run while the log goes on."""
+        return Restoring(
+            self._files,
+            [(each, self._path(each)) for each in reversed(self._offsets) if each <= end],
+            [(each.path, each.size, each.base_offset) for each in segments],
+            (log_start, end),
+            (self._clock.now_ms(), self._expiration_ms),
+        )
+
     def restore(
         self, segments: Sequence[Segment], log_start: int, end: int, *, trust_missing: bool
     ) -> None:
@@ -120,26 +130,13 @@ class ProducerLog:
         With `trust_missing`, no snapshot at all means that there are no producers, as after a clean stop; a damaged one
         means nothing, so the log is read.
         """
-        snapshots = len(self._offsets)
-        start = self._load_newest(end)
-        if start is None:
-            self.state.clear(log_start)
-            if trust_missing and len(self._offsets) == snapshots:
-                self.state.end_offset = end
-                return
-            start = log_start
-        for number, segment in enumerate(segments):
-            behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
-            if behind <= start or segment.base_offset >= end:
-                continue
-            try:
-                for batch in headers(segment, max(start, segment.base_offset), end):
-                    if batch.header is not None:
-                        self._learn(batch, batch.header)
-            except CorruptMessage as error:
-                _logger.warning("producers that wrote behind this are not known: %s", error)
-            segment.release()
-        self.state.end_offset = end
+        if trust_missing and (not self._offsets or self._offsets[0] > end):
+            self.state = Producers(end)
+            return
+        restoring = self.restoring(segments, log_start, end)
+        self.state = restoring.run()
+        for offset in restoring.damaged:
+            self._remove(offset)
 
     def drop_strays(self, bases: Sequence[int], end: int) -> None:
         """Remove the snapshots that no segment begins with, except one at the log's end."""
@@ -160,44 +157,85 @@ class ProducerLog:
         return self.state.expire(now_ms, self._expiration_ms)
 
     def clear(self, offset: int) -> None:
+        self.drop_from(-1)
         self.state.clear(offset)
-        for each in list(self._offsets):
-            self._remove(each)
 
     def moved_to(self, directory: str) -> None:
         self._directory = directory
 
-    def _learn(self, batch: Scanned, header: BatchHeader) -> None:
-        """Like `replay`, where the transaction index is known to be right already."""
-        if not header.is_control:
-            self.state.update(header, batch.base_offset, batch.last_offset)
-        elif (marker := maybe_marker(batch.data, header)) is not None:
-            self.state.end_transaction(
-                header,
-                batch.base_offset,
-                coordinator_epoch=marker.coordinator_epoch,
-                aborted=not marker.commit,
-            )
-
-    def _load_newest(self, end: int) -> int | None:
-        while (offset := snapshot_before(self._offsets, end)) is not None:
-            try:
-                entries = decode_snapshot(self._files.read(self._path(offset)))
-            except (CorruptSnapshot, FileNotFoundError) as error:
-                _logger.warning("%s is not usable and dropped: %s", self._path(offset), error)
-                self._remove(offset)
-                continue
-            now, expiration = self._clock.now_ms(), self._expiration_ms
-            self.state.load(entries, offset, now_ms=now, expiration_ms=expiration)
-            return offset
-        return None
-
     def _remove(self, offset: int) -> None:
-        self._offsets.remove(offset)
         self._files.remove(self._path(offset))
+        self._offsets.remove(offset)
 
     def _path(self, offset: int) -> str:
         return os.path.join(self._directory, file_name(offset, SNAPSHOT))
+
+
+class Restoring:
+    """Finds out the producers of a log below an offset.  It only reads, so `run` may belong to a thread."""
+
+    def __init__(
+        self,
+        files: Files,
+        snapshots: list[tuple[int, str]],
+        segments: list[tuple[str, int, int]],
+        offsets: tuple[int, int],
+        expiry: tuple[int, int],
+    ) -> None:
+        """Snapshots by offset, newest first; segments by path, size and base offset; the log's start and the end that is wanted."""
+        self._files = files
+        self._snapshots = snapshots
+        self._segments = segments
+        self._log_start, self._end = offsets
+        self._now_ms, self._expiration_ms = expiry
+        self.damaged: list[int] = []
+        """Offsets of the snapshots that cannot be read."""
+
+    def run(self) -> Producers:
+        """The producers; `OSError` if the disk refuses."""
+        state = Producers()
+        start = self._load_newest(state)
+        for number, (path, size, base_offset) in enumerate(self._segments):
+            rest = self._segments[number + 1 : number + 2]
+            behind = rest[0][2] if rest else self._end
+            if not size or behind <= start or base_offset >= self._end:
+                continue
+            file = self._files.open(path)
+            try:
+                for header, data in producer_batches(file, size, start, self._end):
+                    _learn(state, header, data)
+            except CorruptMessage as error:
+                _logger.warning("producers that wrote behind this are not known: %s", error)
+            finally:
+                file.close()
+        state.end_offset = self._end
+        return state
+
+    def _load_newest(self, state: Producers) -> int:
+        """Take over the newest snapshot that is sound; returns up to where the log need not be read."""
+        for offset, path in self._snapshots:
+            try:
+                entries = decode_snapshot(self._files.read(path))
+            except (CorruptSnapshot, FileNotFoundError) as error:
+                _logger.warning("%s is not usable and dropped: %s", path, error)
+                self.damaged.append(offset)
+                continue
+            state.load(entries, offset, now_ms=self._now_ms, expiration_ms=self._expiration_ms)
+            return offset
+        return self._log_start
+
+
+def _learn(state: Producers, header: BatchHeader, batch: Buffer) -> None:
+    """Like `ProducerLog.written`, where the transaction index is known to be right already."""
+    if not header.is_control:
+        state.update(header, header.base_offset, header.last_offset)
+    elif (marker := maybe_marker(batch, header)) is not None:
+        state.end_transaction(
+            header,
+            header.base_offset,
+            coordinator_epoch=marker.coordinator_epoch,
+            aborted=not marker.commit,
+        )
 
 
 def maybe_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:

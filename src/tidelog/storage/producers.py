@@ -8,7 +8,6 @@ The rules are Kafka's (ProducerAppendInfo, ProducerStateManager).  `check` decid
 `update` and `end_transaction` follow the write.
 """
 
-from bisect import bisect_right
 from typing import NamedTuple
 
 from tidelog.errors import (
@@ -98,9 +97,9 @@ class Producers:
 
     __slots__ = ("_open", "_undecided", "by_id", "end_offset")
 
-    def __init__(self) -> None:
+    def __init__(self, end_offset: int = 0) -> None:
         self.by_id: dict[int, Producer] = {}
-        self.end_offset = 0
+        self.end_offset = end_offset
         """The state covers the log up to here."""
         self._open: dict[int, int] = {}
         """First offset → producer id of the open transactions, in the order they began."""
@@ -263,12 +262,6 @@ class Producers:
                 continue
             self.by_id[entry.producer_id] = producer
         self._open = dict(sorted(self._open.items()))
-
-
-def snapshot_before(offsets: list[int], offset: int) -> int | None:
-    """The newest of the (sorted) snapshot offsets that is at most `offset`."""
-    above = bisect_right(offsets, offset)
-    return offsets[above - 1] if above else None
 
 
 def _find(producer: Producer, header: BatchHeader) -> WrittenBatch | None:

@@ -19,10 +19,11 @@ from tidelog.storage.checkpoints import MalformedCheckpoint
 from tidelog.storage.config import LogConfig
 from tidelog.storage.epochs import LeaderEpochs
 from tidelog.storage.files import Files
+from tidelog.storage.index import MAX_RELATIVE_OFFSET
 from tidelog.storage.open_segments import OpenSegments
 from tidelog.storage.producer_log import ProducerLog
 from tidelog.storage.progress import Progress
-from tidelog.storage.scanning import ZEROS, Tail, scan
+from tidelog.storage.scanning import TORN, ZEROS, Tail, scan
 from tidelog.storage.segment import (
     CLEANED,
     DELETED,
@@ -49,6 +50,8 @@ class Loaded:
     epochs: LeaderEpochs
     producers: ProducerLog
     clean: bool
+    damaged: bool
+    """Records that had been written are missing, more than a write that a crash cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +85,19 @@ class Source:
         )
 
 
-def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: bool) -> Loaded:
-    """Load the log of a directory; `OSError` if the disk refuses."""
+def load(
+    source: Source,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    whole_from: int | None = None,
+) -> Loaded:
+    """Load the log of a directory; `OSError` if the disk refuses.
+
+    From `whole_from` on each segment goes on where the one before it ends; None if that is not known, as where compaction may
+    have been.
+    """
     sizes = source.files.sizes(source.directory)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in sizes):
         sizes = finish_interrupted(source.files, source.directory, sizes)
@@ -91,11 +105,12 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
     segments = [source.segment(base, sizes) for base in bases]
     epochs, epochs_lost = _load_epochs(source)
     producers = ProducerLog(source, sizes)
-    log_end = -1
+    log_end, damaged = -1, False
     if clean and segments:
         log_end = _load_clean(segments, recovery_point, log_start_offset, producers)
     if log_end < 0 or epochs_lost:
-        log_end = _recover(segments, source, recovery_point, log_start_offset, epochs, producers)
+        scan = _Recovery(source, segments, epochs, producers, whole_from)
+        log_end, damaged = scan.run(recovery_point, log_start_offset), scan.damaged
         if epochs_lost:
             _rebuild_epochs(segments, epochs)
     if segments and log_end < log_start_offset:
@@ -127,6 +142,7 @@ def load(source: Source, *, recovery_point: int, log_start_offset: int, clean: b
         epochs=epochs,
         producers=producers,
         clean=clean,
+        damaged=damaged,
     )
 
 
@@ -216,35 +232,65 @@ class _IndexBuilder:
         self._segment.seal()
 
 
-def _recover(
-    segments: list[Segment],
-    source: Source,
-    recovery_point: int,
-    log_start_offset: int,
-    epochs: LeaderEpochs,
-    producers: ProducerLog,
-) -> int:
-    """Scan the segments that may hold unsynced data; returns the end of the log."""
-    first = len(segments)
-    while first and (first == len(segments) or segments[first].base_offset > recovery_point):
-        first -= 1
-    if not segments:
-        return log_start_offset
-    if first and not _is_whole(segments[first - 1]):
-        first -= 1
-    start = segments[first].base_offset
-    producers.restore(segments[:first], log_start_offset, start, trust_missing=False)
-    end = start
-    scanned = _Scanned(source.progress, sum(each.size for each in segments[first:]))
-    for number, segment in enumerate(segments[first:], first):
-        expected = max(end, segment.base_offset)
-        end, reason = _recover_segment(segment, expected, epochs, producers, scanned)
-        if number + 1 < len(segments):
+class _Recovery:
+    """The scan of the segments that may hold what was not synced."""
+
+    def __init__(
+        self,
+        source: Source,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerLog,
+        whole_from: int | None,
+    ) -> None:
+        self._source = source
+        self._segments = segments
+        self._epochs = epochs
+        self._producers = producers
+        self._whole_from = whole_from
+        self.damaged = False
+
+    def run(self, recovery_point: int, log_start_offset: int) -> int:
+        """Returns the end of the log."""
+        segments, producers = self._segments, self._producers
+        if not segments:
+            return log_start_offset
+        first = len(segments) - 1
+        while first and segments[first].base_offset > recovery_point:
+            first -= 1
+        if first and not _is_whole(segments[first - 1]):
+            first -= 1
+        end = segments[first].base_offset
+        # What is behind is learned anew: a power cut may have brought back what was noted before the log was cut.
+        producers.drop_from(end)
+        self._epochs.cut_from_end(end)
+        producers.restore(segments[:first], log_start_offset, end, trust_missing=False)
+        scanned = _Scanned(self._source.progress, sum(each.size for each in segments[first:]))
+        for number, segment in enumerate(segments[first:], first):
+            expected = max(end, segment.base_offset)
+            end, reason = _recover_segment(segment, expected, self._epochs, producers, scanned)
+            self.damaged = self.damaged or reason not in ("", TORN, ZEROS)
+            behind = segments[number + 1 : number + 2]
+            if not behind:
+                break
             producers.snapshot(end, sync=False)
-        if _ends_the_log(reason, end, segments[number + 1 :]):
-            _drop_behind(segments, number, source, reason)
+            if reason in ("", ZEROS) and self._goes_on(end, behind[0]):
+                # Space that was reserved, and whose return a power cut has undone, is no loss.
+                continue
+            missing = f"offsets {end} to {behind[0].base_offset - 1} are missing"
+            _drop_behind(segments, number, self._source, reason or missing)
+            self.damaged = True
             break
-    return end
+        return end
+
+    def _goes_on(self, end: int, behind: Segment) -> bool:
+        """Whether a segment follows one that ends at `end`."""
+        gap = behind.base_offset - end
+        if gap == 0:
+            return True
+        # Offsets that jump further than a segment can hold were never written.
+        may_jump = self._whole_from is None or behind.base_offset <= self._whole_from
+        return may_jump or gap > MAX_RELATIVE_OFFSET // 2
 
 
 class _Scanned:
@@ -332,15 +378,6 @@ def _refuse_old_format(segment: Segment) -> None:
             f"{segment.path} holds messages in the format of Kafka before 0.11, which tidelog does not read: "
             f"move {segment.directory} away, or copy the topic within Kafka first"
         )
-
-
-def _ends_the_log(reason: str, end: int, behind: list[Segment]) -> bool:
-    """Whether what was wrong with a segment makes those behind it worthless."""
-    if not reason or not behind:
-        return False
-    # Space that was reserved, and whose return a power cut has undone, is no loss: the next segment goes on where
-    # this one ends.
-    return reason != ZEROS or behind[0].base_offset != end
 
 
 def _drop_behind(segments: list[Segment], number: int, source: Source, reason: str) -> None:

@@ -1,6 +1,6 @@
 """Reading a segment from one end to the other, in chunks: for recovery, index rebuilds and producer state.
 
-`scan` checks the CRC of every batch; `headers` trusts the file and reads only where producers have written.
+`scan` checks the CRC of every batch; `producer_batches` is content with headers.
 Memory is bounded by a chunk, or by the one batch that is larger than a chunk.
 """
 
@@ -8,11 +8,14 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tidelog.errors import CorruptMessage
 from tidelog.kernel import scan_batches
-from tidelog.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
+from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, parse_header
+from tidelog.storage.files import File
 from tidelog.storage.segment import Segment
 
 CHUNK_BYTES = 1 << 20
+TORN = "torn"
 ZEROS = "nothing but zeros: reserved space, or data that never reached the disk"
 
 _LENGTH = struct.Struct(">i")
@@ -71,14 +74,14 @@ def scan(segment: Segment, tail: Tail, *, position: int = 0) -> Iterator[Scanned
         position += stop
         tail.position = position
         at_end = position - stop + len(chunk) >= segment.size
-        if reason and (at_end or reason != "torn"):
+        if reason and (at_end or reason != TORN):
             tail.reason = ZEROS if _only_zeros(segment, position) else reason
             return
         if stop == 0:
             # One batch is larger than the chunk: take all of it, if the file can hold it.
             claimed = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, 8)[0] if len(chunk) >= 12 else 0
             if claimed > segment.size - position:
-                tail.reason = "torn"
+                tail.reason = TORN
                 return
             chunk_bytes = max(claimed, 2 * chunk_bytes)
         else:
@@ -96,16 +99,35 @@ def _only_zeros(segment: Segment, position: int) -> bool:
     return True
 
 
-def headers(segment: Segment, from_offset: int, to_offset: int) -> Iterator[Scanned]:
-    """The batches with a producer in [from_offset, to_offset), unchecked."""
-    file = segment.file()
-    step = segment.find(from_offset)
-    while step is not None and step.base_offset < to_offset:
-        head = file.pread(61, step.position)
-        leader_epoch, attributes, producer_id = _WRITER.unpack_from(head, _WRITER_AT)
-        if producer_id >= 0:
-            # Only a marker's content is of interest, and markers are small.
-            control = attributes & 0x20
-            data = file.pread(step.size, step.position) if control else head
-            yield Scanned(*step, leader_epoch, parse_header(head, 0), memoryview(data))
-        step = segment.step_at(step.position + step.size)
+def producer_batches(
+    file: File, size: int, from_offset: int, to_offset: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches with a producer in [from_offset, to_offset) of a log file, and their bytes; `CorruptMessage` where none begins.
+
+    Reads with no help of an index, and may run in a thread.
+    """
+    position, chunk_bytes = 0, CHUNK_BYTES
+    while position < size:
+        chunk = file.pread(min(chunk_bytes, size - position), position)
+        places, stop, reason = scan_batches(chunk, 0, len(chunk))
+        if reason.startswith("corrupt"):
+            # Damage inside of a batch does not hide the ones behind it.
+            places, stop = [*places, _place(chunk, stop)], stop + _place(chunk, stop)[1]
+        for at, length, base, last, _ in places:
+            if base >= to_offset:
+                return
+            if last >= from_offset and _WRITER.unpack_from(chunk, at + _WRITER_AT)[2] >= 0:
+                yield parse_header(chunk, at), memoryview(chunk)[at : at + length]
+        position += stop
+        if not stop:
+            chunk_bytes = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, 8)[0] if len(chunk) >= 12 else 0
+            if not HEADER_BYTES <= chunk_bytes <= size - position:
+                raise CorruptMessage(f"{file.path}: no batch begins at {position}")
+        else:
+            chunk_bytes = CHUNK_BYTES
+
+
+def _place(chunk: bytes, at: int) -> tuple[int, int, int, int, int]:
+    """As `scan_batches` tells a batch, by its header alone."""
+    header = parse_header(chunk, at)
+    return at, header.size, header.base_offset, header.last_offset, header.max_timestamp

@@ -227,11 +227,12 @@ class Segment:
     def truncate_at(self, position: int, offset: int) -> int:
         """Drop everything from `position`, which is where the batch with `offset` begins."""
         dropped = self.size - position
-        self.file().truncate(position)
-        self.size = position
+        # First what does no harm by being too short, should the disk refuse the rest.
+        self.txn_index.truncate_to(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
+        self.file().truncate(position)
+        self.size = position
         self.full = self.synced = False
         self._bytes_since_entry = 0
         if position == 0:
@@ -387,13 +388,18 @@ class Segment:
         return [stem + suffix for suffix in SUFFIXES]
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files so that a restart removes them; returns the new paths."""
+        """Rename the files so that a restart removes them; returns the new paths.  All of them or, after `OSError`, none."""
         renamed = []
-        for path in self.paths():
-            if self._files.exists(path):
-                self._files.rename(path, path + DELETED)
-                renamed.append(path + DELETED)
-        return renamed
+        try:
+            for path in reversed(self.paths()):  # the log itself last: with it the segment is gone
+                if self._files.exists(path):
+                    self._files.rename(path, path + DELETED)
+                    renamed.append(path)
+        except OSError:
+            for path in renamed:
+                self._files.rename(path + DELETED, path)
+            raise
+        return [path + DELETED for path in renamed]
 
     def release(self) -> None:
         """Give back descriptor and maps; the next use opens them again."""
