@@ -108,3 +108,22 @@ async def test_a_clean_stop_syncs_nothing_of_logs_without_records(start, tmp_pat
     assert again.directories[0].clean
     assert again.get(TopicPartition("t", 7)).log_end_offset == 1
     assert len(again) == 20
+
+
+async def test_a_log_that_a_thread_makes_is_not_made_by_somebody_else(start, bench):
+    """As when a partition that could not be opened is tried again while the image brings a change of it."""
+    first = TopicPartition("t", 0)
+    refused = []
+
+    class Meanwhile(LocalFiles):
+        def make_directory(self, path: str) -> None:
+            super().make_directory(path)
+            if path.endswith("t-0") and not refused:
+                refused.append(path)
+                with pytest.raises(KafkaStorageError, match="is being made"):
+                    logs.get_or_create(first, TOPIC_ID)
+
+    logs = start(files=Meanwhile())
+    await logs.create_many(wanted(2))
+    assert refused
+    assert logs.get_or_create(first, TOPIC_ID) is logs.get(first)

@@ -43,5 +43,6 @@ async def test_the_first_batch_of_a_new_log(bench, seed, many):
         log = logs.get(each)
         assert log is not None
         assert bench.values(log) == [b"first"]
+        assert log.topic_id == topic_id
         assert log.epochs.latest == 1
     logs.release()

@@ -13,6 +13,7 @@ from tidelog.records.builder import build_batch
 from tidelog.storage import producer_log, truncation
 from tidelog.storage.config import LogConfig
 from tidelog.storage.manager import LogManager
+from tidelog.storage.snapshots import SnapshotEntry, encode_snapshot
 from tidelog.testing.faulty_files import Fault, FaultyFiles, at
 
 TP = TopicPartition("orders", 3)
@@ -196,3 +197,23 @@ async def test_a_log_that_is_about_to_be_cut_is_not_taken_for_synced_behind_it(
     log.flush()
     assert log.recovery_point == 6
     logs.close()
+
+
+def test_recovery_learns_anew_what_a_power_cut_has_brought_back(bench):
+    """Files from before a cut, of epochs and producers that are no longer in the log."""
+    log = bench.open(segment_bytes=400)
+    fill(bench, log, 4, epoch=1)
+    fill(bench, log, 8, epoch=3)
+    second = log.segments[2].base_offset
+    log.close(clean=False)
+    names = [f"{second:020d}.snapshot", "leader-epoch-checkpoint"]
+    paths = [os.path.join(bench.directory, each) for each in names]
+    with open(paths[1], "w") as file:
+        file.write("0\n2\n1 0\n5 6\n")
+    entry = SnapshotEntry(9, 0, 77, 3, 0, bench.clock.now_ms(), -1, -1)
+    with open(paths[0], "wb") as file:
+        file.write(encode_snapshot([entry]))
+    log = bench.open(segment_bytes=400)
+    assert log.epochs.entries() == [(1, 0), (3, 4)]
+    log.truncate_to(second)  # by the snapshot, if it is there
+    assert list(log.producers.by_id) == [7]

@@ -77,10 +77,13 @@ def read_topic_id(files: Files, directory: str) -> uuid.UUID | None:
         raise MalformedCheckpoint(f"{path} names no topic id") from None
 
 
-def write_topic_id(files: Files, directory: str, topic_id: uuid.UUID) -> None:
+def write_topic_id(files: Files, directory: str, topic_id: uuid.UUID) -> str:
+    """Write it without a sync; the path of the file, which is to be synced before it counts."""
+    path = os.path.join(directory, PARTITION_METADATA)
     text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     content = f"version: {_VERSION}\ntopic_id: {text}\n"
-    files.replace(os.path.join(directory, PARTITION_METADATA), content.encode(), sync=False)
+    files.replace(path, content.encode(), sync=False)
+    return path
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:

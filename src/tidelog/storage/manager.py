@@ -73,6 +73,8 @@ class LogManager:
         """When, and which directories of deleted logs are to be removed."""
         self._unsynced: list[LogDirectory] = []
         """Directories in which logs were made that a power cut might still take away."""
+        self._being_made: set[TopicPartition] = set()
+        """By a thread."""
         self._closed = False
         self._progress: Progress | None = None
         """Only while starting."""
@@ -189,8 +191,7 @@ class LogManager:
         elif config is not None and config != log.config:
             log.set_config(config)
         if log.topic_id is None and topic_id is not None:
-            write_topic_id(self._files, log.directory, topic_id)
-            log.topic_id = topic_id
+            self._note_topic_id(log, topic_id)
         return log
 
     def sync_directories(self) -> None:
@@ -211,7 +212,12 @@ class LogManager:
         for start in range(0, len(missing), _MADE_AT_ONCE):
             for directory, group in self._spread(missing[start : start + _MADE_AT_ONCE]):
                 made: list[Log] = []
-                await self._in_thread(directory, partial(self._make_all, directory, group, made))
+                self._being_made = {each[0] for each in group}
+                try:
+                    make = partial(self._make_all, directory, group, made)
+                    await self._in_thread(directory, make)
+                finally:
+                    self._being_made = set()
                 if self._closed:
                     return
                 for log in made:
@@ -396,6 +402,8 @@ class LogManager:
         config: LogConfig,
         sync: bool,
     ) -> Log:
+        if topic_partition in self._being_made:
+            raise KafkaStorageError(f"{topic_partition} is being made")
         usable = self._usable()
         if not usable:
             raise KafkaStorageError("every log directory is offline")
@@ -437,11 +445,15 @@ class LogManager:
         """A new log and its files, which nobody knows yet; this may run in a thread."""
         path = directory.log_path(topic_partition)
         self._files.make_directory(path)
-        if topic_id is not None:
-            write_topic_id(self._files, path, topic_id)
         log = self._load_log(directory, topic_partition, config)
-        log.topic_id = topic_id
+        if topic_id is not None:
+            self._note_topic_id(log, topic_id)
         return log
+
+    def _note_topic_id(self, log: Log, topic_id: UUID) -> None:
+        # Synced with the first records: a sync for each of thousands of new logs would take long.
+        log.producer_log.unsynced.append(write_topic_id(self._files, log.directory, topic_id))
+        log.topic_id = topic_id
 
     def _open(
         self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig

@@ -60,7 +60,7 @@ class ProducerLog:
         names = (name for name in sizes if name.endswith(SNAPSHOT))
         self._offsets = sorted(int(n[:20]) for n in names if n[:20].isdigit())
         self.unsynced: list[str] = []
-        """Snapshots that the next flush of the log has to sync."""
+        """Snapshots, and other small files of the log, that its next flush has to sync."""
 
     # ------------------------------------------------------------------ appends
 
