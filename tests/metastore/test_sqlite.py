@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -275,3 +276,55 @@ async def test_a_full_disk_is_an_error_of_the_metastore_and_passes(path):
             await store.append(epoch, bytes(100_000))
         await run(lambda: connection.execute("PRAGMA max_page_count=1000000").fetchone())
         assert await store.append(epoch, b"b") == 1
+
+
+_STOPS_WHILE_IT_WRITES = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tidelog.clock import SystemClock
+from tidelog.metastore.sqlite import SqliteMetastore
+
+async def main():
+    store = SqliteMetastore(Path(sys.argv[1]), SystemClock())
+    await store.open()
+    await store.lead(await store.open_session(1, int(sys.argv[2])))
+    with store._database._transaction():
+        print("writes", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "timeout_ms", [300, 60_000], ids=["its session is over", "it has a session"]
+)
+async def test_a_broker_that_was_stopped_while_it_writes(path, monkeypatch, timeout_ms):
+    """It holds the lock: when its session is over it is ended, so that the others can go on."""
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 1.0)
+    command = [sys.executable, "-c", _STOPS_WHILE_IT_WRITES, str(path), str(timeout_ms)]
+    stopped = await asyncio.to_thread(subprocess.Popen, command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert stopped.stdout is not None
+        assert await asyncio.to_thread(stopped.stdout.readline) == "writes\n"
+        while _state(stopped.pid) != "T":  # noqa: ASYNC110  (nobody rings)
+            await asyncio.sleep(0.01)
+        if timeout_ms == 300:
+            async with SqliteMetastore(path, SystemClock()) as store:
+                session = await store.open_session(2, 60_000)
+                assert await store.lead(session) == 2
+            assert await asyncio.to_thread(stopped.wait, 10) == -signal.SIGKILL
+        else:
+            with pytest.raises(MetastoreError, match="locked"):
+                async with SqliteMetastore(path, SystemClock()) as store:
+                    await store.open_session(2, 60_000)
+            assert stopped.poll() is None
+    finally:
+        stopped.kill()
+        stopped.wait()
+        if stopped.stdout is not None:
+            stopped.stdout.close()
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

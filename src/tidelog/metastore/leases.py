@@ -94,20 +94,31 @@ class Leases:
     def holder(self, session: Session) -> int | None:
         """The process that holds a live lease; None when it has ended."""
         now = self._clock.monotonic()
+        stamp, process = self._read(session)
+        return process if now <= stamp + session.timeout_ms / 1000 else None
+
+    def late_holder(self, session: Session) -> int | None:
+        """The process that is alive and has let its lease run out; None if it has not, or is gone."""
+        now = self._clock.monotonic()
+        stamp, process = self._read(session)
+        return process if now > stamp + session.timeout_ms / 1000 else None
+
+    def _read(self, session: Session) -> tuple[float, int | None]:
+        """The last renewal and the process of a lease; (…, None) if it is not held any more."""
         try:
             file = os.open(self._path(session), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            return 0.0, None
         try:
             if session.token not in self._held and _is_unlocked(file):
-                return None
+                return 0.0, None
             content = os.pread(file, _LEASE.size, 0)
         finally:
             os.close(file)
         if len(content) < _LEASE.size:
-            return None
+            return 0.0, None
         stamp, process = _LEASE.unpack(content)
-        return int(process) if now <= stamp + session.timeout_ms / 1000 else None
+        return stamp, int(process)
 
     def sweep(self, known: set[str]) -> None:
         """Remove the files of sessions that ended without anybody to clear them away; `known` are tokens to keep."""

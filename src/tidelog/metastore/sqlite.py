@@ -8,14 +8,17 @@ What a process changes wakes its own waiters at once and those of other processe
 kernel tells of a process that died (deaths.py).  One that hangs is found by polling, and so is whatever was not
 heard.  A poll is `PRAGMA data_version`, which reads no page when nothing happened, and a look at each lease.
 
-A process that is stopped in the middle of a commit holds the database's write lock until it goes on or is
-killed.  Others then read, wait and keep their leases, but cannot write: they get a `MetastoreError` after `_BUSY_SECONDS`.
+A process that is stopped in the middle of a commit holds the database's write lock.  Others then read, wait and keep their
+leases, but cannot write: they get a `MetastoreError` after `_BUSY_SECONDS`.  Once its session is over it counts as dead, and
+whoever waits for the lock ends it (write_lock.py): nothing else would free the others.
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidelog.clock import Clock
+from tidelog.metastore import write_lock
 from tidelog.metastore.bells import Bells
 from tidelog.metastore.contract import (
     Compacted,
@@ -42,6 +46,8 @@ from tidelog.metastore.contract import (
 )
 from tidelog.metastore.deaths import Deaths
 from tidelog.metastore.leases import Leases
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -336,7 +342,12 @@ class _Database:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         # IMMEDIATE takes the write lock first, so that what is checked still holds when it is written.
         db = self._db
-        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            if not self._end_who_holds_the_lock():
+                raise
+            db.execute("BEGIN IMMEDIATE")
         try:
             yield db
             db.execute("COMMIT")
@@ -346,6 +357,22 @@ class _Database:
             raise
         # data_version does not tell of this connection's own commits.
         self._seen_version = -1
+
+    def _end_who_holds_the_lock(self) -> bool:
+        """Kill the process that keeps everybody from writing, if its session is over; whether it was."""
+        process = write_lock.holder(self.path)
+        rows = self._db.execute("SELECT member, token, timeout_ms FROM session").fetchall()
+        for session in (Session(*row) for row in rows):
+            if process is not None and self._leases.late_holder(session) == process:
+                _log.warning(
+                    "broker %d (process %d) hangs while it writes metadata, and its session is over: it is killed",
+                    session.member,
+                    process,
+                )
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                return True
+        return False
 
     def _fence(self, epoch: int) -> None:
         row = self._db.execute("SELECT epoch FROM election").fetchone()
