@@ -182,3 +182,23 @@ def test_snapshots_are_kafkas_bytes():
     for broken in (data[:5], data[:-1], b"\x00\x02" + data[2:], data[:-1] + b"\x00"):
         with pytest.raises(CorruptSnapshot):
             decode_snapshot(broken)
+
+
+@pytest.mark.parametrize("damage", [None, "inside", "length"])
+def test_producers_are_found_behind_large_and_damaged_batches(bench, damage, caplog):
+    """By headers alone, without the index."""
+    log = bench.open()
+    sizes = [10, (1 << 20) + 5000, 10, 70_000, 10]
+    for sequence, size in enumerate(sizes):
+        numbers = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+        bench.append(log, [bytes(size)], **numbers)
+    bench.append(log, [b"cut off"])
+    positions = [log.segments[0].find(offset).position for offset in range(5)]
+    file = log.segments[0].file()
+    if damage == "inside":
+        file.pwrite(b"\xff" * 8, positions[2] + 65)
+    elif damage == "length":
+        file.pwrite(b"\x7f\xff\xff\xff", positions[3] + 8)
+    log.truncate_to(5)
+    assert log.producers.by_id[7].last_sequence == (2 if damage == "length" else 4)
+    assert ("not known" in caplog.text) == (damage == "length")

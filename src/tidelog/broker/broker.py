@@ -489,11 +489,8 @@ class Broker:
         every("note of high watermarks", watermarks_ms, logs.checkpoint_high_watermarks)
         assert self._replication is not None
         self._replication.start(self._background)
-
-        async def expire() -> None:
-            logs.expire_producers()
-
-        every("expiry of producers", broker.producer_id_expiration_check_interval_ms, expire)
+        expiry_ms = broker.producer_id_expiration_check_interval_ms
+        every("expiry of producers", expiry_ms, logs.expire_producers)
         self._background.run("metadata", tail.run(), vital=True)
         if self._settings.cleaner.enable:
             self._background.run("cleaner", self._clean(tail, logs))

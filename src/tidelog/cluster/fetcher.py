@@ -398,7 +398,7 @@ class Fetcher:
             gone = followed.partition.gone is not None
             if gone or not followed.current or followed.position() != position:
                 return False
-            followed.partition.truncate_to(offset, restored)
+            followed.partition.truncate_to(offset, restored=restored)
         return True
 
     async def _find_range(self, followed: _Followed) -> None:

@@ -497,7 +497,7 @@ class Partition:
         if log_start > log.log_start_offset:
             log.delete_records(min(log_start, log.high_watermark))
 
-    def truncate_to(self, offset: int, restored: Producers | None = None) -> None:
+    def truncate_to(self, offset: int, *, restored: Producers | None = None) -> None:
         """Drop what the leader never had; `restored` is what `truncation.prepared` gave."""
         if offset < self.log.high_watermark:
             told = "%s is cut back to %d, below its high watermark %d"

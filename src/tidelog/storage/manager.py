@@ -345,7 +345,7 @@ class LogManager:
                 except KafkaStorageError as error:
                     _logger.error("flush of %s: %s", log.topic_partition, error)
 
-    def expire_producers(self) -> int:
+    async def expire_producers(self) -> int:
         """Forget silent producers; how many."""
         return sum(len(log.expire_producers()) for log in self if log.producers.by_id)
 

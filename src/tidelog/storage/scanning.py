@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptMessage
 from tidelog.kernel import scan_batches
-from tidelog.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, parse_header
+from tidelog.records.batch import LOG_OVERHEAD, BatchHeader, parse_header
 from tidelog.storage.files import File
 from tidelog.storage.segment import Segment
 
@@ -106,25 +106,22 @@ def producer_batches(
 
     Reads with no help of an index, and may run in a thread.
     """
-    position, chunk_bytes = 0, CHUNK_BYTES
+    position = 0
     while position < size:
-        chunk = file.pread(min(chunk_bytes, size - position), position)
+        chunk = file.pread(min(CHUNK_BYTES, size - position), position)
         places, stop, reason = scan_batches(chunk, 0, len(chunk))
-        if reason.startswith("corrupt"):
-            # Damage inside of a batch does not hide the ones behind it.
-            places, stop = [*places, _place(chunk, stop)], stop + _place(chunk, stop)[1]
+        if reason.startswith("corrupt") or not stop:
+            # Damage inside of a batch does not hide the ones behind it, and one that is larger than a chunk need not be read.
+            places = [*places, _place(chunk, stop)]
+            stop += places[-1][1]
+            if position + stop > size:
+                raise CorruptMessage(f"{file.path}: the batch at {places[-1][0]} is cut off")
         for at, length, base, last, _ in places:
             if base >= to_offset:
                 return
             if last >= from_offset and _WRITER.unpack_from(chunk, at + _WRITER_AT)[2] >= 0:
                 yield parse_header(chunk, at), memoryview(chunk)[at : at + length]
         position += stop
-        if not stop:
-            chunk_bytes = LOG_OVERHEAD + _LENGTH.unpack_from(chunk, 8)[0] if len(chunk) >= 12 else 0
-            if not HEADER_BYTES <= chunk_bytes <= size - position:
-                raise CorruptMessage(f"{file.path}: no batch begins at {position}")
-        else:
-            chunk_bytes = CHUNK_BYTES
 
 
 def _place(chunk: bytes, at: int) -> tuple[int, int, int, int, int]:

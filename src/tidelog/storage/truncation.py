@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import KafkaStorageError
 from tidelog.storage import failures, retention
+from tidelog.storage.files import no_descriptor
 from tidelog.storage.producer_log import Restoring
 from tidelog.storage.producers import Producers
 from tidelog.storage.recovery import create_segment
@@ -34,12 +35,11 @@ async def prepared(log: "Log", offset: int) -> AsyncIterator[Producers | None]:
     The log may have changed meanwhile: whoever cuts it looks first.  Afterwards the cut is synced: a power cut must not bring back
     what is behind it after something else was written there.
     """
-    loop = asyncio.get_running_loop()
     restored, before = None, log.truncations
     if offset < log.log_end_offset and log.producers.by_id:
         restoring = _restoring(log, offset)
         try:
-            restored = await loop.run_in_executor(None, restoring.run)
+            restored = await asyncio.get_running_loop().run_in_executor(None, restoring.run)
         except OSError as error:
             raise failures.refused(log, "read the producers of", error) from error
     log.recovery_limit = offset
@@ -48,11 +48,22 @@ async def prepared(log: "Log", offset: int) -> AsyncIterator[Producers | None]:
             await log.on_cut(log, offset)
         yield restored
         if log.truncations != before and log.failure is None:
-            await loop.run_in_executor(None, log.prepare_flush().run)
-    except OSError as error:
-        raise failures.fail(log, error) from error
+            await _sync(log)
     finally:
         log.recovery_limit = NO_LIMIT
+
+
+async def _sync(log: "Log") -> None:
+    flush = None
+    try:
+        flush = log.prepare_flush()
+        await asyncio.get_running_loop().run_in_executor(None, flush.run)
+    except OSError as error:
+        if not no_descriptor(error):
+            raise failures.fail(log, error) from error
+        if flush is not None:
+            flush.undo()
+        raise failures.refused(log, "sync", error) from error
 
 
 def truncate_to(log: "Log", offset: int, restored: Producers | None = None) -> None:
