@@ -14,6 +14,7 @@ from tidelog.errors import DeliveryFailed, InvalidRecord, NetworkException, Tide
 from tidelog.records import Codec
 from tidelog.records.builder import build_batch
 from tidelog.testing.fixture import Tidelog
+from tidelog.testing.local_broker import LocalBroker
 
 SOON_S = 10.0
 
@@ -185,6 +186,21 @@ def test_a_warning_meanwhile_once_a_second_at_most(
     finally:
         log.removeHandler(listen)
     assert len(texts) < 20  # and not one for each batch
+
+
+def test_the_error_says_why_and_so_does_ctrl_c(own_broker: LocalBroker) -> None:
+    def lose() -> None:
+        with Producer(bootstrap_servers=own_broker.bootstrap) as producer:
+            producer.send("t", b"a").result(SOON_S)
+            own_broker.kill()
+            producer.send("t", b"b")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as told:
+        lose()
+    (note,) = told.value.__notes__
+    assert "1 record was not delivered to t-" in note
+    assert "cannot connect to" in note
 
 
 # ------------------------------------------------------------------ closing in time

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tidelog.client.closing import CLOSE_TIMEOUT_S, Closing, note
-from tidelog.errors import TidelogError
+from tidelog.errors import DeliveryFailed, TidelogError
 
 _HURRY_S = 1.0
 """How long a client that is left by Ctrl-C may take to say goodbye."""
@@ -171,19 +171,21 @@ class Blocking(Generic[C_co]):
         if error is None:
             self.close()
         elif not isinstance(error, Exception):
-            self._close_in_a_hurry()
+            self._close_in_a_hurry(error)
         else:
             try:
                 self.close()
             except Exception as failure:  # noqa: BLE001 - whatever it is, it must not hide why the block was left
                 note(error, failure)
 
-    def _close_in_a_hurry(self) -> None:
+    def _close_in_a_hurry(self, why: BaseException) -> None:
         """Ctrl-C: nobody wants to wait for a broker that may be the reason for it."""
         if self._thread.loop.is_closed() or self._thread.is_left_behind:
             return
         try:
             self._thread.run(self._core.close(_HURRY_S))
+        except DeliveryFailed as failure:
+            note(why, failure)
         except (TidelogError, TimeoutError) as error:
             _log.debug("closing in a hurry: %s", error)
         finally:

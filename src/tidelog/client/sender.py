@@ -94,6 +94,8 @@ class Sender:
         self._woken = False
         self._in_flight: dict[int, int] = {}
         self._node_retry_at: dict[int, float] = {}
+        self._unreachable: dict[int, str] = {}
+        """By broker, why there is no connection to it."""
         self._background: set[asyncio.Task[None]] = set()
         self._refreshing: set[str] = set()
         # The producer id; a new one is taken when the old one has no more epochs.
@@ -134,8 +136,9 @@ class Sender:
         self.failures.close()
 
     def _not_acknowledged(self, batch: Batch) -> NetworkException:
+        tp = batch.partition
         return NetworkException(
-            f"the producer was closed before {batch.partition} acknowledged this"
+            f"the producer was closed before {tp} acknowledged this{self._why(tp)}"
         )
 
     async def _run(self) -> None:
@@ -429,18 +432,21 @@ class Sender:
             self._give_up(
                 batch,
                 RequestTimedOut(
-                    f"not acknowledged by {batch.partition}{self._why(batch.partition)} within delivery.timeout.ms={limit}"
+                    f"not acknowledged by {batch.partition} within delivery.timeout.ms={limit}{self._why(batch.partition)}"
                 ),
             )
 
     def _why(self, tp: TopicPartition) -> str:
-        """What the metadata say against a partition."""
+        """What is known against a partition, to be added to an error."""
         info = self._cluster.topics.get(tp.topic)
         if info is None:
-            return ", whose topic is not there,"
+            return " (its topic is not there)"
         if tp.partition not in info.partitions:
-            return f", which is not there (the topic has 0 to {len(info.partitions) - 1}),"
-        return "" if info.partitions[tp.partition].node >= 0 else ", which has no leader,"
+            return f" (the topic has partitions 0 to {len(info.partitions) - 1})"
+        node = info.partitions[tp.partition].node
+        if node < 0:
+            return " (it has no leader)"
+        return f" ({self._unreachable[node]})" if node in self._unreachable else ""
 
     # What must be there before a batch can be sent.
 
@@ -457,8 +463,10 @@ class Sender:
         try:
             await self._cluster.connection(node)
             self._node_retry_at.pop(node, None)
+            self._unreachable.pop(node, None)
         except KafkaError as error:
             _log.debug("broker %s cannot be reached: %s", node, error)
+            self._unreachable[node] = str(error)
             self._node_retry_at[node] = (
                 self._clock.monotonic() + self._settings.retry_backoff_ms / 1000
             )
