@@ -212,8 +212,8 @@ class Nemesis:
     def _empty_directory(self) -> None:
         """A broker comes back without what it had: its volume was lost, and somebody says that it may begin anew."""
         node = self._some_node()
-        if node is None or not self._all_have_everything():
-            return
+        if node is None or len(self._cluster.nodes) == 1 or not self._all_have_everything():
+            return  # the only copy is not emptied
         self._without_power = node
         node.kill()
         directory = self._chance.choice(node.log_dirs)
