@@ -32,7 +32,7 @@ from tidelog.broker.configs import check_topic_settings, in_force, warn_of_own
 from tidelog.broker.context import Services
 from tidelog.broker.coordinators import Coordinators
 from tidelog.broker.descriptors import share_of
-from tidelog.broker.dispatch import Dispatcher, Handlers, Intercept, Serving
+from tidelog.broker.dispatch import Dispatcher, Intercept, Serving
 from tidelog.broker.ending import Ending
 from tidelog.broker.fetch_sessions import FetchSessions
 from tidelog.broker.internal_topics import internal_config
@@ -78,7 +78,6 @@ _DRAIN_SECONDS = 10.0
 _REMOVE_FILES_EVERY_MS = 1_000
 _CLEANER_DELAY_SECONDS = 1.0
 """Its modules are imported when the first clients have been served."""
-_BETWEEN_IMPORTS_SECONDS = 0.002
 
 
 class Broker:
@@ -285,7 +284,7 @@ class Broker:
         self._start_background(tail, logs)
         limits = self._accept(services)
         tail.subscribe(lambda image, _: limits.follow(image.access.limits))
-        self._background.run("import of handlers", _import(services.handlers))
+        self._background.run("import of handlers", services.handlers.load_all())
         await replication.offline.tell()
         await member.take_part()
         self._tell(services)
@@ -591,9 +590,3 @@ class Broker:
             self._logs.release()
         with contextlib.suppress(MetastoreError):
             await self._metastore.close()
-
-
-async def _import(handlers: Handlers) -> None:
-    """Import the handlers one by one, so that no client has to wait for all of them."""
-    while handlers.load_next():  # noqa: ASYNC110
-        await asyncio.sleep(_BETWEEN_IMPORTS_SECONDS)

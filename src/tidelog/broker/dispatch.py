@@ -14,6 +14,7 @@ response has no error code at its top, an error that escapes the handler is told
 and returns the answer's bytes.  The frame is the network's buffer: it is valid until the function returns.
 """
 
+import asyncio
 import contextlib
 import importlib
 import inspect
@@ -43,6 +44,7 @@ from tidelog.protocol.schema import Request, Response, Versions
 API_VERSIONS_KEY = 18
 
 _PACKAGE = "tidelog.broker.handlers"
+_BETWEEN_IMPORTS_S = 0.002
 _NEEDED_FIRST = ("api_versions", "fetch", "metadata", "produce")
 
 _log = logging.getLogger(__name__)
@@ -176,6 +178,11 @@ class Handlers:
         if self._left:
             self._load(self._left[0])
         return bool(self._left)
+
+    async def load_all(self) -> None:
+        """Import what is missing one by one, so that no client has to wait for all of them."""
+        while self.load_next():  # noqa: ASYNC110
+            await asyncio.sleep(_BETWEEN_IMPORTS_S)
 
     def advertised(self) -> dict[int, tuple[int, int]]:
         """The lowest and the highest version that is told of each API, by API key; imports nothing."""
