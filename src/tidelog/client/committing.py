@@ -158,7 +158,7 @@ class Committer:
             if unknown and loop.time() >= patient_until:
                 for tp in await self._deleted(unknown):
                     gone[tp] = errors.pop(tp)
-                    del left[tp]
+                    self._committed[tp] = left.pop(tp).offset  # not to be tried again and again
             for error in errors.values():
                 raise error
 
