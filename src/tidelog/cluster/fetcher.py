@@ -376,6 +376,9 @@ class Fetcher:
             followed.failures = 0
         except (KafkaError, CorruptMessage) as error:
             self._rest(followed, error)
+        except OSError as error:
+            # The disk does not give back what is compared: the directory is of no use until somebody mends it.
+            self._rest(followed, log.fail(error))
 
     async def _cut(self, followed: _Followed, epoch: int, end_offset: int) -> None:
         """The logs part: cut ours back to where they may agree.  The next fetch compares again."""

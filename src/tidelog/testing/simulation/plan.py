@@ -61,6 +61,8 @@ _SHORT = 0.6
 
 
 _WITHOUT = ""
+_FRESH = False
+"""A leader that was deposed although its session lives may not have heard of it yet, and answers."""
 _SEVERAL_DIRECTORIES = 0.3
 
 
@@ -81,6 +83,7 @@ def _long(chance: Random) -> Plan:
         weak=chance.random() < 0.15,
         sync_every_write=synced,
         without=_WITHOUT,
+        fresh=_FRESH,
         **_variety(chance, synced=synced),
     )
 
@@ -100,6 +103,7 @@ def _short(chance: Random) -> Plan:
         weak=chance.random() < 0.15,
         sync_every_write=synced,
         without=_WITHOUT,
+        fresh=_FRESH,
         **_variety(chance, synced=synced),
     )
 
