@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from tidelog.names import TopicPartition
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
 from tidelog.storage.last_life import BOOT_NOTE, CLEAN_SHUTDOWN, LastLife
@@ -88,8 +89,6 @@ async def test_after_a_failed_sync_the_same_boot_says_nothing(lives, bench, tmp_
     """The kernel forgets what it could not write (fsyncgate)."""
     lives.files = FaultyFiles(str(tmp_path))
     logs = await lives.live("one", "two")
-    from tidelog.names import TopicPartition
-
     log = logs.get_or_create(TopicPartition("t", 0), None)
     bench.append(log, [b"x"])
     lives.files.plan = on("sync", ".log", Fault.IO_ERROR)
@@ -133,3 +132,14 @@ def test_a_mark_without_an_epoch_is_a_clean_stop_of_nobody_knows_when(tmp_path, 
     assert life.read() is True
     assert life.epoch_with_everything("monday") == -1
     assert life.read() is None
+
+
+async def test_a_new_life_notes_no_high_watermark_of_its_own(lives, bench, tmp_path):
+    """A log is opened with its end for the high watermark; what is committed is known later."""
+    logs = await lives.live()
+    where = TopicPartition("t", 0)
+    bench.append(logs.get_or_create(where, None), [b"x"] * 5, commit=False)
+    await logs.checkpoint_high_watermarks()
+    logs.close(clean=False)
+    (await lives.live()).close(clean=False)
+    assert lives.start().noted_high_watermark(where) == 0

@@ -160,6 +160,12 @@ class LogDirectory:
 
         return write
 
+    def recovery_point_checkpoint(self) -> Callable[[], None]:
+        """As `checkpoints`, for the recovery points alone: before partitions are resumed high watermarks are not known yet."""
+        recovery = {each: log.recovery_point for each, log in self.logs.items()}
+        number = next(self._notes)
+        return lambda: self._write(RECOVERY_POINTS, recovery, number)
+
     def high_watermark_checkpoint(self) -> Callable[[], None]:
         """As `checkpoints`, for the high watermarks alone."""
         watermarks = {each: log.high_watermark for each, log in self.logs.items()}

@@ -113,7 +113,7 @@ class LogManager:
         """The broker is registered under this epoch, and has told the cluster whether it lost anything before."""
         for directory in self._usable():
             # With a checkpoint: from now on nothing is compacted past what is noted there (`Cleaner`).
-            await self._in_thread(directory, directory.checkpoints())
+            await self._in_thread(directory, directory.recovery_point_checkpoint())
             begin = partial(directory.last_life.begin, boot_id, broker_epoch)
             await self._in_thread(directory, begin)
 
@@ -274,7 +274,7 @@ class LogManager:
             return  # it is being deleted
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, directory.checkpoints())
+            await loop.run_in_executor(self._executor, directory.recovery_point_checkpoint())
         except OSError as error:
             raise self._trouble(directory, error) from error
 
