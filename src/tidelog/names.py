@@ -1,6 +1,7 @@
 """The words everything else is said in: ids, offsets, and what a legal topic name is."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 
 from tidelog.errors import InvalidTopicException
@@ -42,6 +43,11 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+def names_in(given: Iterable[str]) -> list[str]:
+    """The names that were given; one alone is a name, and not as many as it has letters."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def check_topic_name(name: str) -> None:

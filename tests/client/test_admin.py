@@ -85,3 +85,13 @@ def test_groups(bootstrap: str, admin: Admin, topic: str, unique: Callable[[str]
     assert group not in [each.group_id for each in admin.list_groups()]
     with pytest.raises(GroupIdNotFound, match=group):
         admin.delete_groups([group])
+
+
+def test_one_name_is_a_name_and_not_a_name_a_letter(
+    admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("single")
+    admin.create_topics(name)
+    assert list(admin.describe_topics(name)) == [name]
+    admin.delete_topics(name)
+    assert name not in admin.list_topics()

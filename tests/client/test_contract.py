@@ -423,3 +423,96 @@ def test_the_first_argument_of_poll_is_a_timeout(filled: str, bootstrap: str) ->
         assert len(consumer.poll(timeout_ms=60_000)) > 1
         consumer.seek_to_beginning()
         assert len(consumer.poll(60.0, max_records=1)) == 1
+
+
+# What else a consumer can do.
+
+
+def test_commits_that_nobody_waits_for_come_in_order(
+    admin: Admin, filled: str, options: dict[str, Any]
+) -> None:
+    told: list[int] = []
+    tp = TopicPartition(filled, 0)
+
+    def on_commit(offsets: Any) -> None:
+        told.append(offsets[tp])
+
+    with Consumer(
+        topics=filled, enable_auto_commit=False, on_commit=on_commit, **options
+    ) as consumer:
+        commits = []
+        for message in consumer:
+            commits.append(consumer.commit_async())
+            if message.offset == 9:
+                break
+        for each in commits:
+            assert each.result(timeout=60) is None
+        explicit = consumer.commit_async({tp: 4})
+        assert explicit.result(timeout=60) is None
+        assert committed(admin, options, filled) == 4
+        nobody = consumer.commit_async({TopicPartition(filled, 7): 1})
+        assert nobody.exception(timeout=60) is not None, "a failure is told on the future"
+    assert told[:11] == [*range(1, 11), 4]
+
+
+async def test_async_commits_that_nobody_waits_for(
+    admin: Admin, filled: str, options: dict[str, Any]
+) -> None:
+    async with aio.Consumer(topics=filled, enable_auto_commit=False, **options) as consumer:
+        for number in range(5):
+            assert (await consumer.getone()).offset == number
+            last = consumer.commit_async()
+        await last
+    assert await asyncio.to_thread(committed, admin, options, filled) == 5
+
+
+def test_a_consumer_that_unsubscribes_leaves_and_may_come_back(
+    admin: Admin, filled: str, options: dict[str, Any]
+) -> None:
+    with Consumer(topics=filled, **options) as consumer:
+        taken = []
+        for message in consumer:
+            taken.append(message.offset)
+            if len(taken) == 4:
+                break
+        consumer.unsubscribe()
+        assert consumer.assigned() == set()
+        assert committed(admin, options, filled) == 3, "the message in hand is not done"
+        assert admin.describe_groups([options["group_id"]])[options["group_id"]].members == ()
+        assert consumer.poll(0.1) == []
+        consumer.subscribe(filled)
+        assert next(iter(consumer)).offset == 3
+
+
+@pytest.mark.parametrize("iterates", [True, False])
+def test_interceptors_see_messages_before_the_reader(
+    filled: str, options: dict[str, Any], iterates: bool
+) -> None:
+    def only_even(messages: list[Message]) -> list[Message]:
+        return [each for each in messages if int(each.value) % 2 == 0]
+
+    seen: list[int] = []
+
+    def watch(messages: list[Message]) -> list[Message]:
+        seen.extend(each.offset for each in messages)
+        return messages
+
+    with Consumer(topics=filled, interceptors=[only_even, watch], **options) as consumer:
+        found: list[int] = []
+        while len(found) < 500:
+            if iterates:
+                found.append(next(iter(consumer)).offset)
+            else:
+                found += [each.offset for each in consumer.poll(10.0)]
+    assert found == list(range(0, 1000, 2))
+    assert seen == found
+
+
+def test_an_interceptor_that_fails_costs_no_message(filled: str, options: dict[str, Any]) -> None:
+    """It is a mistake of the program, told in the log; the messages are not its to lose."""
+
+    def broken(messages: list[Message]) -> list[Message]:
+        raise Failure
+
+    with Consumer(topics=filled, interceptors=[broken], **options) as consumer:
+        assert [next(iter(consumer)).offset for _ in range(3)] == [0, 1, 2]

@@ -32,7 +32,7 @@ from tidelog.client.options import ClientOptions
 from tidelog.client.settings import ClientSettings, load
 from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, LeaderNotAvailable, UnknownTopicOrPartition, error_of
-from tidelog.names import TopicPartition
+from tidelog.names import TopicPartition, names_in
 from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -161,7 +161,9 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
         validate_only: bool = False,
     ) -> None:
         """Create topics, given with their number of partitions or by name alone; -1 leaves a number to the broker."""
-        counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, -1)
+        counts = (
+            dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(names_in(topics), -1)
+        )
         wanted = [
             CreatableTopic(
                 name=name,
@@ -186,7 +188,7 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics with all their records."""
-        names = list(topics)
+        names = names_in(topics)
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in names],
             topic_names=names,
@@ -224,7 +226,7 @@ class AsyncAdmin(AsyncGroups, AsyncTransactionAdmin, AsyncReplicaAdmin, AsyncSec
 
     async def describe_topics(self, topics: Iterable[str]) -> dict[str, TopicDescription]:
         """What the metadata say of these topics."""
-        names = list(topics)
+        names = names_in(topics)
         answer = await self._cluster.retrying(lambda: self._cluster.refresh(names))
         if any(each.error_code == UnknownTopicOrPartition.code for each in answer.topics):
             # It may have been made a moment ago, and the controller knows of it first.

@@ -14,7 +14,7 @@ from tidelog.client.closing import Closing
 from tidelog.client.cluster import TRANSACTION, Cluster, note_coordinator_error
 from tidelog.dataclass import dataclass
 from tidelog.errors import KafkaError, TransactionalIdNotFound, error_of
-from tidelog.names import TopicPartition
+from tidelog.names import TopicPartition, names_in
 from tidelog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -131,11 +131,13 @@ class AsyncTransactionAdmin(Closing):
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
         """What their coordinators know of these ids."""
-        return {each: await self._describe_transaction(each) for each in transactional_ids}
+        return {
+            each: await self._describe_transaction(each) for each in names_in(transactional_ids)
+        }
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
         """Fence the producers of these ids; what they have open is aborted."""
-        for name in transactional_ids:
+        for name in names_in(transactional_ids):
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=_FENCING_TIMEOUT_MS
             )

@@ -77,7 +77,10 @@ class Decoder:
         messages, bad = self._deserialize(*rest)
         behind = rest[1] + len(messages)
         for interceptor in self._interceptors:
-            messages = interceptor(messages)
+            try:
+                messages = interceptor(messages)
+            except Exception:  # noqa: BLE001 - the user's own, as in Kafka: it costs no message
+                _log.exception("an interceptor failed; the messages are handed out as they were")
         with self._assignment.lock:
             if state.epoch == epoch:
                 state.bad = bad

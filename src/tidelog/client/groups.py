@@ -15,7 +15,7 @@ from tidelog.errors import (
     UnsupportedVersion,
     error_of,
 )
-from tidelog.names import TopicPartition
+from tidelog.names import TopicPartition, names_in
 from tidelog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -102,11 +102,11 @@ class AsyncGroups(Closing):
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         """These groups with their members."""
-        return {group: await self._at(group, self._describe) for group in groups}
+        return {group: await self._at(group, self._describe) for group in names_in(groups)}
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """Delete groups that have no members, with their offsets."""
-        for group in groups:
+        for group in names_in(groups):
             await self._at(group, self._delete)
 
     async def group_offsets(
