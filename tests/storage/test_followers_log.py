@@ -1,10 +1,11 @@
 """A log that copies its leader's: producers, transactions and epochs are the leader's too, also after a truncation."""
 
+import errno
 from random import Random
 
 import pytest
 
-from tidelog.errors import CorruptMessage
+from tidelog.errors import CorruptMessage, KafkaStorageError
 from tidelog.names import TopicPartition
 from tidelog.records.batch import iterate_batches, parse_header
 from tidelog.records.builder import build_batch
@@ -12,6 +13,7 @@ from tidelog.records.control import EndTransactionMarker
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
 from tidelog.storage.log import Log
+from tidelog.storage.segment import Segment
 from tidelog.testing.manual_clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
@@ -148,3 +150,25 @@ def test_an_empty_copy_may_begin_in_the_middle_of_a_batch(tmp_path):
     follower.high_watermark = 11
     follower.delete_records(6)
     assert follower.read(6, 1000, up_to=11).read() == all_bytes(leader)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_disk_that_cannot_be_read_before_an_append_is_told_as_such(
+    tmp_path, monkeypatch, follows
+) -> None:
+    """A log that was opened looks up when its segment began; nothing but an error of Kafka's may come out of that."""
+    before = open_log(tmp_path / "log")
+    append(before, build_batch([(NOW_MS, None, b"v", ())]), 0)
+    before.close()
+    log = open_log(tmp_path / "log")
+    batch = bytearray(build_batch([(NOW_MS, None, b"w", ())]))
+    batch[0:8] = (1).to_bytes(8, "big")
+
+    def refuse(segment):
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(Segment, "begin_timestamp", refuse)
+    with pytest.raises(KafkaStorageError, match="failed: input/output error"):
+        log.append_as_follower(batch) if follows else append(log, batch, 0)
+    assert log.log_end_offset == 1
+    assert log.failure is not None

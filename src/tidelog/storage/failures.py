@@ -1,6 +1,8 @@
 """What a refusal of the disk means for a log: a full one refuses a request, a broken one takes the log offline."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidelog.errors import KafkaStorageError
@@ -34,6 +36,15 @@ def refused(log: "Log", action: str, error: OSError) -> KafkaStorageError:
     if not no_descriptor(error) and log.on_full is not None:
         log.on_full()
     return KafkaStorageError(message)
+
+
+@contextmanager
+def read_of(log: "Log") -> Iterator[None]:
+    """What is read here changes nothing if it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(log, "read", error) from error
 
 
 def write_failed(log: "Log", segment: Segment, error: OSError) -> KafkaStorageError:

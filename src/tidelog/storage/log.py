@@ -387,7 +387,8 @@ class Log:
         return self.roll(end if last - end <= MAX_RELATIVE_OFFSET else base)
 
     def _set_roll_time(self, segment: Segment) -> None:
-        begin = segment.begin_timestamp()
+        with failures.read_of(self):
+            begin = segment.begin_timestamp()
         wait = self._config.segment_ms - self._jitter_ms
         segment.roll_after = begin + wait if begin >= 0 else _NEVER
 
