@@ -23,6 +23,7 @@ async def test_whoever_is_fenced_or_unregistered_is_not_waited_for(made):
         new_producer_id=nothing,
         background=nothing,
         random=nothing,
+        lease=nothing,
     )
     gone: list[int] = []
     coordinators._transactions = cast(Any, SimpleNamespace(is_made=made))
