@@ -27,10 +27,21 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed = failed
 
-    def run(self, name: str, work: Coroutine[Any, Any, None], *, vital: bool = False) -> None:
-        """Keep `work` going; should it fail, the log has the reason."""
-        watched = self._watchdog.watched(work, lambda: name)
-        task = asyncio.create_task(watched, name=name)
+    def run(
+        self,
+        name: str,
+        work: Coroutine[Any, Any, None],
+        *,
+        vital: bool = False,
+        watched: bool = True,
+    ) -> None:
+        """Keep `work` going; should it fail, the log has the reason.
+
+        Work that is not `watched` may hold the loop without being told of: who reads the log could do nothing about it.
+        """
+        if watched:
+            work = self._watchdog.watched(work, lambda: name)
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, vital=vital))
 

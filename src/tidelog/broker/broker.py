@@ -284,7 +284,8 @@ class Broker:
         self._start_background(tail, logs)
         limits = self._accept(services)
         tail.subscribe(lambda image, _: limits.follow(image.access.limits))
-        self._background.run("import of handlers", services.handlers.load_all())
+        importing = services.handlers.load_all()  # once, in the first seconds
+        self._background.run("import of handlers", importing, watched=False)
         await replication.offline.tell()
         await member.take_part()
         self._tell(services)
