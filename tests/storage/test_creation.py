@@ -1,11 +1,14 @@
 """Many logs made at once: beside the loop, spread over the directories, whatever the disks do."""
 
+import asyncio
+import threading
 from uuid import uuid4
 
 import pytest
 
 from tidelog.errors import KafkaStorageError
 from tidelog.names import TopicPartition
+from tidelog.storage.checkpoints import read_topic_id
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
 from tidelog.storage.manager import LogManager
@@ -127,3 +130,31 @@ async def test_a_log_that_a_thread_makes_is_not_made_by_somebody_else(start, ben
     await logs.create_many(wanted(2))
     assert refused
     assert logs.get_or_create(first, TOPIC_ID) is logs.get(first)
+
+
+async def test_whoever_asks_may_go_away_while_a_thread_makes_logs(start, tmp_path):
+    """As a client does that creates a topic and hangs up: the next look at the metadata asks for the same logs."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(LocalFiles):
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith("t-0/partition.metadata") and not entered.is_set():
+                entered.set()
+                assert go_on.wait(10)
+            super().rename(source, target)
+
+    logs = start(files=Slow())
+    first = asyncio.create_task(logs.create_many(wanted(3)))
+    await asyncio.to_thread(entered.wait, 10)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.create_task(logs.create_many(wanted(3)))
+    await asyncio.wait({second}, timeout=0.2)  # time to make them a second time
+    go_on.set()
+    await second
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert logs.directories[0].failure is None
+    assert len(logs) == 3
+    for partition, topic_id, _ in wanted(3):
+        assert read_topic_id(LocalFiles(), logs.get(partition).directory) == topic_id

@@ -75,6 +75,8 @@ class LogManager:
         """Directories in which logs were made that a power cut might still take away."""
         self._being_made: set[TopicPartition] = set()
         """By a thread."""
+        self._making: asyncio.Task[None] | None = None
+        """What `create_many` has begun, though whoever asked for it may be gone."""
         self._closed = False
         self._progress: Progress | None = None
         """Only while starting."""
@@ -206,8 +208,19 @@ class LogManager:
     async def create_many(self, wanted: Sequence[_Wanted]) -> None:
         """Make the logs that are missing, without holding up the loop: the files are made in a thread.
 
-        A directory that fails goes offline; `get_or_create` tells of it.  Only one call at a time.
+        A directory that fails goes offline; `get_or_create` tells of it.  A thread cannot be called back: if the call is cancelled,
+        what it has begun is done all the same, and the next call waits for that.
         """
+        while self._making is not None:
+            await asyncio.wait((self._making,))
+        task = self._making = asyncio.create_task(self._create_many(wanted))
+        task.add_done_callback(self._made)
+        await asyncio.shield(task)
+
+    def _made(self, _: object) -> None:
+        self._making = None
+
+    async def _create_many(self, wanted: Sequence[_Wanted]) -> None:
         missing = [each for each in wanted if each[0] not in self._logs]
         for start in range(0, len(missing), _MADE_AT_ONCE):
             for directory, group in self._spread(missing[start : start + _MADE_AT_ONCE]):
