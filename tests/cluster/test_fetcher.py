@@ -1,6 +1,8 @@
 """Following a leader that the test plays: what is asked, what is taken over, and what is not."""
 
 import asyncio
+import errno
+import os
 from random import Random
 from uuid import UUID
 
@@ -380,3 +382,18 @@ async def test_a_fetcher_that_ends_is_started_again(rig):
     assert places(await rig.leader.next()) == {}  # the session goes on, or begins anew
     rig.leader.reply(error_code=FetchSessionIdNotFound.code, session_id=0)
     assert places(await rig.leader.next()) == {0: (0, -1)}
+
+
+@pytest.mark.parametrize(("code", "is_offline"), [(errno.EMFILE, False), (errno.EIO, True)])
+async def test_a_disk_that_refuses_for_a_while_is_not_given_up(rig, monkeypatch, code, is_offline):
+    partition = rig.follow()
+    await rig.leader.next()
+
+    def refuse(_):
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partition.log, "append_as_follower", refuse)
+        rig.leader.reply(data(0, 1, records(0)))
+        await rig.leader.next()
+    assert (partition.log.failure is not None) is is_offline

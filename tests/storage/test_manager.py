@@ -13,7 +13,9 @@ from uuid import uuid4
 import pytest
 
 from tidelog.errors import KafkaStorageError, StartError
+from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
+from tidelog.records.builder import build_batch
 from tidelog.storage.checkpoints import read_offsets
 from tidelog.storage.config import LogConfig
 from tidelog.storage.files import LocalFiles
@@ -297,14 +299,22 @@ async def test_a_full_disk_does_not_take_the_directory_offline(manager, bench, t
 
 
 class NoDescriptors(LocalFiles):
-    """Files that cannot be opened while `gone` is set."""
+    """Files that cannot be opened while `gone` is set; those alone whose names end with `only`."""
 
     gone = False
+    only = ""
 
     def open(self, path, *, create=False):
-        if self.gone:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        self._check(path)
         return super().open(path, create=create)
+
+    def sync_directory(self, path):
+        self._check(path)
+        super().sync_directory(path)
+
+    def _check(self, path):
+        if self.gone and path.endswith(self.only):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
 
 async def test_a_want_of_descriptors_passes(manager, bench):
@@ -392,3 +402,108 @@ def test_sizes_of_files_that_vanish_meanwhile(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", removing)
     assert LocalFiles().sizes(str(tmp_path)) == {"a": 5, "c": 5}
+
+
+@pytest.mark.parametrize("how", ["leader", "follower"])
+def test_a_want_of_descriptors_for_an_index_doubles_no_offset(manager, bench, how):
+    """An index that was let go is opened again for its next entry, which comes behind the write."""
+    files = NoDescriptors()
+    logs = manager(files=files, index_interval_bytes=0)
+    for number in range(3):
+        bench.append(logs.get_or_create(A, None), [b"%d" % number], timestamp=number)
+    logs.close()
+    log = manager(files=files, index_interval_bytes=0).get(A)
+    bench.append(log, [b"3"], timestamp=3)
+    log.segments[-1].let_go()
+    files.gone, files.only = True, "index"
+    with contextlib.suppress(KafkaStorageError, OSError):
+        if how == "leader":
+            bench.append(log, [b"4"], timestamp=4)
+        else:
+            log.append_as_follower(b"".join(bytes(_stamped(each)) for each in (4, 5)))
+    files.gone = False
+    log.high_watermark = end = log.log_end_offset
+    bench.append(log, [b"%d" % end], timestamp=end)
+    assert bench.values(log) == [b"%d" % each for each in range(end + 1)]
+    assert log.max_timestamp()[:2] == (end, end)
+
+
+def _stamped(offset):
+    batch = build_batch([(offset, b"key", b"%d" % offset, ())])
+    stamp_batch(batch, 0, offset, 0)
+    return batch
+
+
+def test_a_full_disk_lets_records_be_deleted(manager, bench, tmp_path):
+    """To make room is what one does then; what the file still has is dropped by the next start."""
+    files = FaultyFiles(str(tmp_path))
+    logs = manager(files=files)
+    log = logs.get_or_create(A, None)
+    for epoch in (1, 2, 3):
+        bench.append(log, [b"x"], epoch=epoch)
+    files.plan = lambda _: Fault.NO_SPACE
+    assert log.delete_records(2) == 2
+    files.plan = None
+    assert log.failure is None
+    assert log.epochs.entries() == [(3, 2)]
+    logs.close()
+    again = manager(files=files)
+    assert again.get(A).epochs.entries() == [(3, 2)]
+
+
+def test_what_fails_on_a_deleted_log_is_not_the_directorys_fault(manager, bench):
+    logs = manager()
+    log = logs.get_or_create(A, None)
+    other = logs.get_or_create(B, None)
+    bench.append(log, [b"x"], producer_id=7, producer_epoch=0, base_sequence=0)
+    logs.delete(A)
+    log.fail(FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    assert logs.directories[0].failure is None
+    bench.append(other, [b"x"])
+
+
+async def test_a_want_of_descriptors_while_a_partition_is_opened_passes(manager, bench, tmp_path):
+    files = NoDescriptors()
+    logs = manager(files=files)
+    bench.append(logs.get_or_create(A, None), [b"x"])
+    files.gone = True
+    with pytest.raises(KafkaStorageError):
+        logs.get_or_create(A, uuid4())
+    logs.sync_directories()
+    assert logs.directories[0].failure is None
+    files.gone = False
+    topic_id = uuid4()
+    assert logs.get_or_create(A, topic_id).topic_id == topic_id
+
+
+async def test_a_tree_that_cannot_be_removed_is_told_of_its_own_directory(manager, bench, tmp_path):
+    """The name of one directory may begin with that of another."""
+    files = FaultyFiles(str(tmp_path))
+    logs = manager("data1", "data10", files=files)
+    first, second = logs.get_or_create(A, None), logs.get_or_create(B, None)
+    assert "data10" in second.directory
+    logs.delete(B)
+    files.plan = lambda point: Fault.IO_ERROR if "data10" in point.path else None
+    bench.clock.advance(120_000)
+    await logs.remove_files()
+    assert logs.directories[0].failure is None
+    assert logs.directories[1].failure is not None
+    bench.append(first, [b"x"])
+
+
+async def test_retention_that_is_stopped_half_way_leaves_a_whole_log(manager, bench, tmp_path):
+    files = FaultyFiles(str(tmp_path))
+    logs = manager(files=files, segment_bytes=200, retention_ms=1000)
+    log = logs.get_or_create(A, None)
+    for _ in range(5):
+        bench.append(log, [b"x" * 60])
+    doomed = os.path.basename(log.segments[2].path)
+    bench.clock.advance(2000)
+    files.plan = lambda point: Fault.NO_SPACE if doomed in point.path else None
+    await logs.apply_retention()
+    files.plan = None
+    assert log.failure is None
+    assert log.log_start_offset == log.segments[0].base_offset == 2
+    assert len(bench.values(log)) == 3
+    await logs.apply_retention()
+    assert log.log_start_offset == 5

@@ -46,7 +46,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tidelog.storage import truncation
+from tidelog.storage import failures, truncation
 from tidelog.storage.flusher import Flusher
 from tidelog.storage.log import Log
 
@@ -377,8 +377,8 @@ class Fetcher:
         except (KafkaError, CorruptMessage) as error:
             self._rest(followed, error)
         except OSError as error:
-            # The disk does not give back what is compared: the directory is of no use until somebody mends it.
-            self._rest(followed, log.fail(error))
+            # A disk that does not give back what is compared is of no use until somebody mends it; a full one is.
+            self._rest(followed, failures.refused(log, "follow with", error))
 
     async def _cut(self, followed: _Followed, epoch: int, end_offset: int) -> None:
         """The logs part: cut ours back to where they may agree.  The next fetch compares again."""

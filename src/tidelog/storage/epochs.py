@@ -13,7 +13,7 @@ from tidelog.storage.checkpoints import (
     read_epochs,
     write_epochs,
 )
-from tidelog.storage.files import Files
+from tidelog.storage.files import Files, will_pass
 
 UNDEFINED = -1
 
@@ -109,7 +109,12 @@ class LeaderEpochs:
         if above == 0 or self._starts[0] == offset:
             return
         self._set([(self._epochs[above - 1], offset), *self.entries()[above:]])
-        self.save()
+        try:
+            self.save()
+        except OSError as error:
+            # Room is made by deleting.  What the file tells of before the start is dropped when it is next read or written.
+            if not will_pass(error):
+                raise
 
     def clear(self) -> None:
         if self._epochs:

@@ -19,11 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from tidelog.clock import Clock
-from tidelog.errors import (
-    KafkaStorageError,
-    OffsetOutOfRange,
-    RecordListTooLarge,
-)
+from tidelog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.batch import BatchHeader
@@ -483,11 +479,13 @@ class Log:
         return retention.files_to_remove(self, now_ms)
 
     def drop_first(self, segments: list[Segment]) -> None:
-        """Delete the oldest segments; the log begins behind them."""
-        retention.discard(self, segments)
-        del self.segments[: len(segments)]
-        del self._bases[: len(segments)]
-        self._move_start(self.segments[0].base_offset)
+        """Delete the oldest segments; the log begins behind those that the disk has let go."""
+        try:
+            for each in segments:
+                retention.discard(self, [each])
+                del self.segments[0], self._bases[0]
+        finally:
+            self._move_start(self.segments[0].base_offset)
         self.producer_log.drop_before(self.segments[0].base_offset)
 
     def _move_start(self, offset: int) -> None:

@@ -13,6 +13,7 @@ plain functions: the broker decides when they run.
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -193,7 +194,10 @@ class LogManager:
         elif config is not None and config != log.config:
             log.set_config(config)
         if log.topic_id is None and topic_id is not None:
-            self._note_topic_id(log, topic_id)
+            try:
+                self._note_topic_id(log, topic_id)
+            except OSError as error:
+                raise self._trouble(self._homes[topic_partition], error) from error
         return log
 
     def sync_directories(self) -> None:
@@ -203,7 +207,9 @@ class LogManager:
             try:
                 directory.created()
             except OSError as error:
-                self._directory_failed(directory, error)
+                self._trouble(directory, error)
+                if directory.failure is None:
+                    self._unsynced.append(directory)
 
     async def create_many(self, wanted: Sequence[_Wanted]) -> None:
         """Make the logs that are missing, without holding up the loop: the files are made in a thread.
@@ -257,6 +263,7 @@ class LogManager:
             return None
         directory = self._homes.pop(topic_partition)
         directory.high_watermarks.pop(topic_partition, None)
+        log.on_failure = None  # whoever still works on it may find its files gone
         log.close(clean=False)
         try:
             return directory.retire(log, ending)
@@ -342,7 +349,9 @@ class LogManager:
         trees = [path for due, path in self._retired if due <= now_ms]
         self._retired = [each for each in self._retired if each[0] > now_ms]
         for tree in trees:
-            directory = next(each for each in self.directories if tree.startswith(each.path))
+            directory = next(
+                each for each in self.directories if each.path == os.path.dirname(tree)
+            )
             await self._in_thread(directory, partial(self._files.remove_tree, tree))
 
     async def flush_by_time(self) -> None:

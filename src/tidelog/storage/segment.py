@@ -9,6 +9,7 @@ Nothing is opened before it is needed, so that ten thousand partitions load quic
 A segment knows nothing of high watermarks or producers: that is the log's business.
 """
 
+import contextlib
 import os
 import struct
 from typing import NamedTuple
@@ -194,7 +195,9 @@ class Segment:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_entry > self.index_interval_bytes:
-            self.add_index_entry(last_offset, position)
+            # The batch is written, whatever becomes of the index: then the next one gets the entry.
+            with contextlib.suppress(OSError):
+                self.add_index_entry(last_offset, position)
         self._bytes_since_entry += length
 
     def has_slots(self, entries: int) -> bool:
@@ -205,8 +208,9 @@ class Segment:
         )
 
     def add_index_entry(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
+        # First the one that may have to look at its file: whenever the offset index gets an entry the time index has the maximum.
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
+        self.offset_index.append(last_offset, position)
         self._bytes_since_entry = 0
         self.full = (
             self.offset_index.entries >= self._max_index_entries
