@@ -3,7 +3,13 @@
 import pytest
 
 from tidelog.errors import ProtocolError
+from tidelog.kernel import write_uvarint
 from tidelog.protocol.codec import decode, decoder, encode, encoder
+from tidelog.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -77,6 +83,27 @@ def test_unknown_tags_are_skipped() -> None:
 def test_tags_that_run_off_the_end_are_refused(tags: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(HeartbeatRequest, b"\4grp\0\0\0\5\4m-1\0" + tags, 0, 4)
+
+
+def test_tags_count_as_elements_of_a_request() -> None:
+    most = HeartbeatRequest.most
+    body = bytes(encode(HeartbeatRequest(), 4))[:-1]
+    decode(HeartbeatRequest, body + _uvarint(most) + b"\x63\0" * most, 0, 4)
+    more = body + _uvarint(most + 1) + b"\x63\0" * (most + 1)
+    with pytest.raises(ProtocolError, match="elements"):
+        decode(HeartbeatRequest, more, 0, 4)
+
+
+def test_null_makes_no_room_for_more_elements() -> None:
+    topics = [
+        ReassignableTopic(
+            name="t",
+            partitions=[ReassignablePartition(partition_index=0, replicas=None)] * 1_000,
+        )
+    ] * 1_000
+    raw = encode(AlterPartitionReassignmentsRequest(topics=topics), 0)
+    with pytest.raises(ProtocolError, match="elements"):
+        decode(AlterPartitionReassignmentsRequest, raw, 0, 0)
 
 
 def test_a_known_tag_must_have_the_size_it_says() -> None:
@@ -156,3 +183,9 @@ def test_an_array_longer_than_the_frame_can_hold_is_refused_at_once() -> None:
         frame = bytes(head) + count.to_bytes(4, "big") + b"\0" * 5 + b"\xff" * 13
         with pytest.raises(ProtocolError, match=wanted):
             decode(FetchRequest, frame, 0, 4)
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)

@@ -40,6 +40,12 @@ def test_tags_of_the_header_are_skipped() -> None:
     assert parse_request_header(raw + b"body").body_pos == len(raw)
 
 
+def test_tags_of_the_header_are_bounded() -> None:
+    frame = struct.pack(">hhih", 18, 3, 7, -1) + b"\xff\xff\x7f" + b"\x63\0" * 2_097_151
+    with pytest.raises(ProtocolError, match="tags"):
+        parse_request_header(frame)
+
+
 def test_an_unknown_api_or_version_still_has_a_header() -> None:
     assert parse_request_header(START.pack(999, 1, 7) + b"\0\1a").client_id == "a"
     raw = START.pack(18, 99, 7) + b"\0\1a" + b"\0"

@@ -1,7 +1,8 @@
 """Writes the source of `decode(buf, pos)` for one struct at one version.
 
 A length is checked against the bytes that are left before anything is made from it, so a forged one costs
-nothing; and the arrays of a request against what it may have of elements (`Request.most`), so that a true one costs little.  What runs off the end raises `IndexError` or `struct.error`; `codec.decode` turns both, and bad
+nothing; and the arrays and tags of a request against what it may have of elements (`Request.most`), so that a true one costs
+little.  What runs off the end raises `IndexError` or `struct.error`; `codec.decode` turns both, and bad
 UTF-8, into `ProtocolError`.
 """
 
@@ -99,10 +100,7 @@ class _Decoder(Source):
 
     def _array(self, element: Any, target: str, nullable: bool) -> None:
         n = self._length("i", nullable, self._least_bytes(element))
-        if self.most is not None:
-            self.put(f"left -= {n}")
-            with self.block("if left < 0:"):
-                self.put(f"raise ProtocolError('more than {self.most} elements in one request')")
+        self._counted(n)
         items, item = self.fresh("items"), self.fresh("item")
         self.put(f"{items} = None if {n} < 0 else []" if nullable else f"{items} = []")
         wire = wire_of(element)
@@ -115,6 +113,13 @@ class _Decoder(Source):
                 self._value(element, item, False)
                 self.put(f"{items}.append({item})")
         self.put(f"{target} = {items}")
+
+    def _counted(self, n: str) -> None:
+        """So many elements more, of an array or of tags."""
+        if self.most is not None:
+            self.put(f"if {n} > 0: left -= {n}")  # null is -1, and makes no room for others
+            with self.block("if left < 0:"):
+                self.put(f"raise ProtocolError('more than {self.most} elements in one request')")
 
     def _struct_value(self, struct: type[Struct], target: str, nullable: bool) -> None:
         made = self.fresh("made")
@@ -177,6 +182,7 @@ class _Decoder(Source):
         self.put(f"{n} = buf[pos]", "pos += 1")
         with self.block(f"if {n}:"):
             self.put(f"if {n} > 127: {n}, pos = read_uvarint(buf, pos - 1)")
+            self._counted(n)
             with self.block(f"for _ in range({n}):"):
                 self.put(f"{tag}, pos = read_uvarint(buf, pos)")
                 self.put(f"{stop}, pos = read_uvarint(buf, pos)", f"{stop} += pos")

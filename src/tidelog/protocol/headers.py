@@ -21,6 +21,8 @@ from .schema import Request
 _FIXED = Packer(">hhih")
 _INT32 = Packer(">i")
 _API_VERSIONS = 18
+_MOST_TAGS = 1_000
+"""Of a header: none is known yet, and skipping them takes its time."""
 
 
 class RequestHeader(NamedTuple):
@@ -109,6 +111,8 @@ def _first_flexible(api_key: int) -> int:
 
 def _skip_tags(frame: bytes | bytearray | memoryview, pos: int) -> int:
     count, pos = read_uvarint(frame, pos)
+    if count > _MOST_TAGS:
+        raise ProtocolError(f"{count} tags in a header, more than {_MOST_TAGS}")
     for _ in range(count):
         _, pos = read_uvarint(frame, pos)
         size, pos = read_uvarint(frame, pos)
