@@ -55,6 +55,15 @@ def test_what_plain_refuses(clock, token):
         made.choose("PLAIN")
 
 
+def test_whom_a_message_claims_to_be(clock):
+    made = login(clock)
+    assert made.claimed(RIGHT) == ""
+    made.choose("PLAIN")
+    assert made.claimed(RIGHT) == "alice"
+    for token in (b"", b"\0alice", b"\0\0\0\0", b"\xff"):
+        assert made.claimed(token) == ""
+
+
 def test_a_mechanism_that_is_not_offered(clock):
     with pytest.raises(
         UnsupportedSaslMechanism, match="'MAGIC' is not offered here; these are: OTHER, PLAIN"

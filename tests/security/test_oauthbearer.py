@@ -1,5 +1,6 @@
 """OAUTHBEARER: real signatures, and every way in which a token can be wrong."""
 
+import base64
 import json
 
 import jwt
@@ -98,6 +99,23 @@ def test_what_is_refused(keys, signed, reason):
 def test_what_is_no_bearer_message(keys, data):
     with pytest.raises(SaslAuthenticationFailed):
         respond(keys, data)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_token_that_is_nested_too_deep_is_not_valid(keys, part):
+    parts = token().split(".")
+    parts[part] = base64.urlsafe_b64encode(b'{"a":' + b"[" * 90_000).decode().rstrip("=")
+    with pytest.raises(SaslAuthenticationFailed):
+        respond(keys, message(".".join(parts)))
+
+
+def test_whom_a_token_claims_to_be(keys):
+    exchange = BearerExchange(TokenCheck(keys, lambda: NOW))
+    assert exchange.claims(message(token())) == "alice"
+    deep = base64.urlsafe_b64encode(b'{"a":' + b"[" * 90_000).decode().rstrip("=")
+    for signed in ("", "a.b.c", f"{deep}.{deep}.x"):
+        assert exchange.claims(message(signed)) == ""
+    assert exchange.claims(b"\xff") == ""
 
 
 def test_nobody_logs_in_for_another(keys):

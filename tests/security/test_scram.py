@@ -138,11 +138,13 @@ def test_garbage_is_refused_and_nothing_else_happens(tokens):
     credential = Credential.of(Mechanism.SHA_512, "x", salt=b"salt")
     server = ScramExchange(Mechanism.SHA_512, {"a": credential}.get, "s", SECRET)
     for token in tokens:
+        claimed = server.claims(token)
         try:
             _, user = server.respond(token)
         except SaslAuthenticationFailed:
             continue
         assert user is None
+        assert claimed == server.user
 
 
 def test_a_server_without_the_password_is_found_out():

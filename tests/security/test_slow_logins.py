@@ -5,6 +5,7 @@ import pytest
 from tidelog.errors import SaslAuthenticationFailed
 from tidelog.security.slow_logins import (
     _MOST_ADDRESSES,
+    _MOST_AT_HOME,
     FORGET_S,
     FREE,
     LONGEST_PAUSE_S,
@@ -25,6 +26,13 @@ def guess(slow: SlowLogins, clock: ManualClock, host: str, times: int) -> float:
     return clock.monotonic() - began
 
 
+def guess_at_once(slow: SlowLogins, user: str) -> None:
+    """Until it is refused."""
+    while True:
+        slow.wait_s("10.0.0.1", BASE_S, user)
+        slow.failed("10.0.0.1", user)
+
+
 def test_a_few_failures_are_free():
     clock = ManualClock()
     assert guess(SlowLogins(clock.monotonic), clock, "10.0.0.1", FREE) == 0
@@ -35,6 +43,28 @@ def test_guessing_gets_slower_and_nobody_else_waits():
     slow = SlowLogins(clock.monotonic)
     assert guess(slow, clock, "10.0.0.1", 200) > 100 * LONGEST_PAUSE_S / 2
     assert slow.wait_s("10.0.0.2", BASE_S) == 0
+
+
+def test_whoever_is_at_home_is_not_locked_out_by_those_who_fail_in_other_names():
+    clock = ManualClock()
+    slow = SlowLogins(clock.monotonic)
+    slow.succeeded("10.0.0.1", "alice")
+    with pytest.raises(SaslAuthenticationFailed, match="too many"):
+        guess_at_once(slow, "mallory")
+    assert slow.wait_s("10.0.0.1", BASE_S, "alice") == 0
+    with pytest.raises(SaslAuthenticationFailed, match="too many"):
+        slow.wait_s("10.0.0.1", BASE_S, "bob")
+
+
+def test_the_password_of_whoever_is_at_home_is_guessed_as_slowly():
+    clock = ManualClock()
+    slow = SlowLogins(clock.monotonic)
+    slow.succeeded("10.0.0.1", "alice")
+    for _ in range(FREE + 20):
+        slow.failed("10.0.0.1", "alice")
+    slow.wait_s("10.0.0.1", BASE_S, "alice")
+    assert slow.wait_s("10.0.0.1", BASE_S, "alice") == LONGEST_PAUSE_S
+    assert slow.wait_s("10.0.0.1", BASE_S, "bob") == 0
 
 
 def test_guesses_in_parallel_wait_for_each_other():
@@ -83,3 +113,10 @@ def test_addresses_are_bounded():
     for number in range(_MOST_ADDRESSES + 100):
         slow.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
     assert len(slow._addresses) == _MOST_ADDRESSES
+
+
+def test_users_at_home_are_bounded():
+    slow = SlowLogins(ManualClock().monotonic)
+    for number in range(_MOST_AT_HOME + 100):
+        slow.succeeded("10.0.0.1", f"user-{number}")
+    assert len(slow._at_home) == _MOST_AT_HOME

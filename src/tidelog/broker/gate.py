@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BEFORE_LOGIN = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 _API_KEY = Packer(">h")
 _LENGTH = Packer(">i")
+_BETWEEN_LINES_S = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,9 @@ class Gate:
         self.counts = LoginCounts()
         self.slow = SlowLogins(monotonic)
         self.trail = trail
+        self._monotonic = monotonic
+        self._refused = 0
+        self._refused_told_at = -_BETWEEN_LINES_S
 
     def serve(self, peer: Peer, frame: memoryview) -> Answer:
         make = self._logins.get(peer.listener)
@@ -91,6 +95,20 @@ class Gate:
                 return pos, None
         return self._serving.serve_run(peer, buffer, pos, end)
 
+    def tell_refused(self, peer: Peer, login: Login, why: str) -> None:
+        """A login was refused without a look at it: there may be very many, so of those of ten seconds one is told."""
+        self.counts.failed += 1
+        self._refused += 1
+        now = self._monotonic()
+        if now - self._refused_told_at < _BETWEEN_LINES_S:
+            return
+        if self._refused > 1:
+            why = f"{why}; {self._refused} such since the last line"
+        self._refused, self._refused_told_at = 0, now
+        log.warning("a login from %s failed: %s", peer, why)
+        if self.trail is not None:
+            self.trail.login_failed(peer, login.mechanism, login.attempted, why)
+
     def _check_before_login(self, frame: memoryview, login: Login) -> None:
         if len(frame) >= _API_KEY.size and _API_KEY.unpack_from(frame)[0] in _BEFORE_LOGIN:
             return
@@ -106,16 +124,19 @@ class Gate:
 async def log_in(peer: Peer, found: PeerLogin, token: bytes, failed_delay_s: float) -> bytes:
     """One step of a login; a failure is told late, so that guessing takes its time, and the more the longer it goes on."""
     gate, login, host = found.gate, found.login, peer.address.host
+    user = login.claimed(token)
     try:
-        wait_s = gate.slow.wait_s(host, failed_delay_s)
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        try:
-            step = login.step(token)
-        except SaslAuthenticationFailed:
-            gate.slow.failed(host)
-            raise
+        wait_s = gate.slow.wait_s(host, failed_delay_s, user)
     except SaslAuthenticationFailed as error:
+        gate.tell_refused(peer, login, str(error))
+        await asyncio.sleep(failed_delay_s)
+        raise
+    if wait_s > 0:
+        await asyncio.sleep(wait_s)
+    try:
+        step = login.step(token)
+    except SaslAuthenticationFailed as error:
+        gate.slow.failed(host, user)
         gate.counts.failed += 1
         log.warning("a login from %s failed: %s", peer, error)
         if gate.trail is not None:
@@ -123,6 +144,7 @@ async def log_in(peer: Peer, found: PeerLogin, token: bytes, failed_delay_s: flo
         await asyncio.sleep(failed_delay_s)
         raise
     if step.user is not None:
+        gate.slow.succeeded(host, step.user)
         gate.counts.succeeded += 1
         peer.principal = Principal("User", step.user)
         peer.largest = None

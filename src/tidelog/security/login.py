@@ -24,6 +24,10 @@ class Exchange(Protocol):
         """What to answer, and the user's name once it is proven; raises `SaslAuthenticationFailed`."""
         ...
 
+    def claims(self, token: bytes) -> str:
+        """As whom `respond` would log in with this message; "" if that is not told, or cannot be read."""
+        ...
+
 
 class Step(NamedTuple):
     answer: bytes
@@ -78,6 +82,10 @@ class Login:
     def attempted(self) -> str:
         """As whom the peer tries to log in, as far as it has said; nothing of it is proven."""
         return str(getattr(self._exchange, "user", ""))
+
+    def claimed(self, token: bytes) -> str:
+        """As whom the peer is about to log in with this message; nothing of it is proven."""
+        return "" if self._exchange is None else self._exchange.claims(token)
 
     def choose(self, mechanism: str) -> None:
         """SaslHandshake: begin a login with this mechanism."""

@@ -101,7 +101,7 @@ class TokenCheck:
                     "verify_aud": self.audience is not None,
                 },
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             raise SaslAuthenticationFailed(f"the token is not valid: {error}") from None
         name, ends = claims.get(self.name_claim), claims.get("exp")
         if not isinstance(name, str) or not name:
@@ -116,6 +116,15 @@ class TokenCheck:
             raise SaslAuthenticationFailed("the token is not valid yet")
         return name, ends
 
+    def claimed(self, token: str) -> str:
+        """The name in a token that nobody has checked; "" if there is none."""
+        try:
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, RecursionError):
+            return ""
+        name = claims.get(self.name_claim)
+        return name if isinstance(name, str) else ""
+
 
 class BearerExchange:
     """One login, from the server's side."""
@@ -127,20 +136,32 @@ class BearerExchange:
 
     def respond(self, token: bytes) -> tuple[bytes, str | None]:
         """Nothing to answer, and the client's name; raises unless the token is valid."""
-        try:
-            header, *pairs = token.decode().split(_SEPARATOR)
-        except UnicodeDecodeError:
-            raise SaslAuthenticationFailed("the login message is not UTF-8") from None
-        values = dict(pair.partition("=")[::2] for pair in pairs if pair)
-        scheme, _, signed = values.get("auth", "").partition(" ")
-        if not header.startswith("n,") or scheme.lower() != "bearer" or not signed:
-            raise SaslAuthenticationFailed("the login message is not that of OAUTHBEARER")
-        name, ends = self._check.check(signed.strip())
+        header, signed = _parts(token)
+        name, ends = self._check.check(signed)
         identity = header.split(",")[1].removeprefix("a=")
         if identity not in ("", name):
             raise SaslAuthenticationFailed("nobody may log in in the name of another")
         self.lifetime_ms = max(int((ends - self._check.now()) * 1000), 1)
         return b"", name
+
+    def claims(self, token: bytes) -> str:
+        try:
+            return self._check.claimed(_parts(token)[1])
+        except SaslAuthenticationFailed:
+            return ""
+
+
+def _parts(token: bytes) -> tuple[str, str]:
+    """The header of a login message, and the signed token in it."""
+    try:
+        header, *pairs = token.decode().split(_SEPARATOR)
+    except UnicodeDecodeError:
+        raise SaslAuthenticationFailed("the login message is not UTF-8") from None
+    values = dict(pair.partition("=")[::2] for pair in pairs if pair)
+    scheme, _, signed = values.get("auth", "").partition(" ")
+    if not header.startswith("n,") or scheme.lower() != "bearer" or not signed:
+        raise SaslAuthenticationFailed("the login message is not that of OAUTHBEARER")
+    return header, signed.strip()
 
 
 def _stamp(path: str) -> tuple[int, int]:

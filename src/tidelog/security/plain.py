@@ -35,6 +35,10 @@ class PlainExchange:
             raise SaslAuthenticationFailed("the user or the password is wrong (PLAIN)")
         return b"", user
 
+    def claims(self, token: bytes) -> str:
+        parts = token.split(b"\0")
+        return parts[1].decode("utf-8", "replace") if len(parts) == 3 else ""
+
 
 def plain_token(user: str, password: str) -> bytes:
     """What a client sends."""

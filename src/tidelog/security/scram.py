@@ -140,6 +140,15 @@ class ScramExchange:
             return self._first(token), None
         return self._final(token), self.user
 
+    def claims(self, token: bytes) -> str:
+        if self._said or len(token) > _LARGEST_TOKEN:
+            return self.user
+        bare = token.split(b",", 2)[-1]
+        try:
+            return _unescape(_fields(bare).get("n", b""))
+        except SaslAuthenticationFailed:
+            return ""
+
     def _first(self, token: bytes) -> bytes:
         flag, _, rest = token.partition(b",")
         identity, _, bare = rest.partition(b",")
