@@ -223,6 +223,35 @@ async def test_what_is_committed_meanwhile_is_what_is_done(
                 break
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_that_begins_at_the_end_keeps_its_place_from_then_on(
+    protocol: str, filled: str, bootstrap: str, admin: Admin, options: dict[str, Any]
+) -> None:
+    """Whoever comes after a member that died at once does not begin at a later end."""
+    options |= {"auto_offset_reset": "latest", "auto_commit_interval_ms": 3_600_000}
+    first = aio.Consumer(topics=filled, group_protocol=protocol, **options)
+    try:
+        await until(lambda: committed(admin, options, filled) == 1000)
+    finally:
+        await first.let_go()  # as a process that dies: it commits nothing more
+    async with aio.Producer(bootstrap_servers=bootstrap) as producer:
+        await producer.send(filled, b"meanwhile", partition=0)
+    async with aio.Consumer(**options) as second:
+        await second.assign([(filled, 0)])
+        assert [each.value for each in await second.poll(30.0)] == [b"meanwhile"]
+
+
+async def test_a_place_at_the_end_is_not_committed_for_those_who_commit_by_hand(
+    filled: str, admin: Admin, options: dict[str, Any]
+) -> None:
+    options |= {"auto_offset_reset": "latest", "enable_auto_commit": False}
+    async with aio.Consumer(topics=filled, **options) as consumer:
+        async with asyncio.timeout(30):
+            while not await consumer.positions():
+                await consumer.poll(0.05)
+    assert committed(admin, options, filled) is None
+
+
 # A message that cannot be read.
 
 

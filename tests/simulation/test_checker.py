@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.names import TopicPartition
 from tidelog.testing.simulation.checker import violations
+from tidelog.testing.simulation.group_checker import groups_are_at_the_end
 from tidelog.testing.simulation.history import (
     Batch,
     Commit,
@@ -206,6 +207,30 @@ def test_each_harm_is_noticed(harm: Callable[[History], None], complaint: str):
     history = good()
     harm(history)
     assert any(line.startswith(complaint) for line in violations(history)), violations(history)
+
+
+def at_the_end() -> History:
+    """Both groups have a place in both partitions, and have read everything since."""
+    history = good()
+    history.commits += [Commit("g", T1, 1, 1.1, 1.2), Commit("l", T0, 4, 3.0, 3.1)]
+    return history
+
+
+def test_groups_are_at_the_end_when_they_have_a_place_everywhere_and_read_on_from_it():
+    history = at_the_end()
+    assert groups_are_at_the_end(history)
+    skip_in_the_late_group(history)
+    assert not groups_are_at_the_end(history)
+
+
+@pytest.mark.parametrize("ended", [None, NEVER], ids=["not asked for", "not acknowledged"])
+def test_a_group_without_a_place_is_not_at_the_end(ended: float | None):
+    """What it commits when it closes would be its first, and everything after that be unread."""
+    history = at_the_end()
+    last = history.commits.pop()
+    if ended is not None:
+        history.commits.append(last._replace(ended=ended))
+    assert not groups_are_at_the_end(history)
 
 
 def test_many_of_a_kind_are_counted():

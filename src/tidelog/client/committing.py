@@ -1,12 +1,15 @@
 """Commits offsets for one consumer: when it is told to, now and then, and before partitions go.
 
-What is committed without being asked for is what is *settled*: done with, because the reader came back for more.
+What is committed without being asked for is what is *settled*: done with, because the reader came back for more.  A place
+that was found at the end of a partition is committed at once: unlike any other it cannot be found again, and until it is
+committed whoever comes after a member that died would begin at a later end, and skip what was written in between.
 Commits do not overtake one another.  A partition that was deleted is left out; the others are committed.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from tidelog.client.assignment import Assignment
@@ -52,6 +55,8 @@ class Committer:
         self._on_commit = on_commit
         self._committed: dict[TopicPartition, int] = {}
         self._lock = asyncio.Lock()
+        self._now = asyncio.Event()
+        """Something is to be committed before its time."""
         self._task: asyncio.Task[None] | None = None
         self._asked: set[asyncio.Task[None]] = set()
         """Commits that nobody waits for."""
@@ -73,6 +78,10 @@ class Committer:
         """Commit now and then from now on, if that is wanted."""
         if self.by_itself and self._task is None:
             self._task = asyncio.ensure_future(self._commit_now_and_then())
+
+    def commit_settled_now(self) -> None:
+        """Do not wait for the time at which settled offsets are committed next, if that is done without being asked for."""
+        self._now.set()
 
     async def stop(self) -> None:
         """Commit nothing more by itself; what was asked for is waited for."""
@@ -129,7 +138,10 @@ class Committer:
 
     async def _commit_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.auto_commit_interval_ms / 1000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.auto_commit_interval_ms / 1000):
+                    await self._now.wait()
+            self._now.clear()
             try:
                 await self.commit_settled()
             except Exception:  # noqa: BLE001 - the task's root: a fault of ours must not stop all committing

@@ -100,6 +100,7 @@ class AsyncConsumer(Closing):
         self.committer = Committer(
             self.cluster, self.settings, self.assignment, self._metrics, on_commit=on_commit
         )
+        self._fetcher.placed_at_end = self.committer.commit_settled_now
         self.decoder = Decoder(
             self.assignment,
             key_deserializer,

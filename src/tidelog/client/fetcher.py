@@ -9,7 +9,7 @@ holds what was read.  Offsets are of a topic's id: of one that was deleted and c
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from struct import Struct
 from typing import cast
@@ -86,6 +86,8 @@ class Fetcher:
         """Whose lack of an offset has been told."""
         self._background: set[asyncio.Task[None]] = set()
         self.assignment = Assignment(self.wake)
+        self.placed_at_end: Callable[[], None] = _nothing
+        """Told when partitions are to be read from where they end now."""
         self._isolation = int(settings.isolation_level == "read_committed")
         self._task = asyncio.ensure_future(self._run())
 
@@ -459,6 +461,8 @@ class Fetcher:
             if state.partition in found:
                 self._unplaced.discard(state.partition)
                 self.assignment.place(state, epoch, found[state.partition].offset)
+        if any(times[tp] == LATEST for tp in found):
+            self.placed_at_end()
         for tp, error in failed.items():
             if not error.retriable:
                 raise error
@@ -480,6 +484,10 @@ class Fetcher:
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("fetching failed in a way that was not expected", exc_info=error)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _time_of(reset: str) -> int:

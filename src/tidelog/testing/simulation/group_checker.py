@@ -84,10 +84,23 @@ def offsets_past_the_unread(history: History) -> Iterator[str]:
                     )
 
 
-def unseen_after_commit(history: History, *, at_end: bool = False) -> Iterator[str]:
+def groups_are_at_the_end(history: History) -> bool:
+    """Whether every group has a place in every partition, and has read everything since.
+
+    A group without a place has nothing unread; but what it commits when it closes would be its first, and nobody reads on.
+    """
+    return all(
+        _first(history, group, tp) is not None for group in history.groups for tp in history.final
+    ) and not any(_unseen_after_commit(history))
+
+
+def unseen_after_commit(history: History) -> Iterator[str]:
     """A group that begins at the end misses nothing after the first offset that it has committed."""
-    if not (history.groups_at_end or at_end):
-        return
+    if history.groups_at_end:
+        yield from _unseen_after_commit(history)
+
+
+def _unseen_after_commit(history: History) -> Iterator[str]:
     for group, prefix in history.groups.items():
         seen = {
             each.value

@@ -24,7 +24,7 @@ from .administrator import Administrator
 from .checker import violations
 from .cleaning import cleaning_in_process
 from .cluster import SimCluster
-from .group_checker import unseen_after_commit
+from .group_checker import groups_are_at_the_end
 from .history import History
 from .inspector import differing_replicas, watching
 from .loop import SimLoop, Stuck
@@ -264,7 +264,7 @@ class _Run:
         for who, polls in self.history.polls.items():
             if who.startswith("c"):
                 wanted -= {each.value for each in polls if each.value is not None}
-        return not wanted and not any(unseen_after_commit(self.history, at_end=True))
+        return not wanted and groups_are_at_the_end(self.history)
 
     async def _as_client(self, name: str, work: Callable[[str], Awaitable[None]]) -> None:
         """Run the work of a client, again if it fails, and wait for its end."""
