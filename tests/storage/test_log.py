@@ -327,15 +327,53 @@ def test_a_failed_roll_leaves_the_log_as_it_was(bench):
     assert bench.values(log)[-1] == b"c" * 60
 
 
-def test_a_marker_that_cannot_be_indexed_takes_the_log_offline(bench):
+def test_a_marker_that_a_broken_disk_cannot_index_takes_the_log_offline(bench):
     files = FaultyFiles(bench.root)
     log = bench.open(files=files)
     bench.append(log, [b"a"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    files.plan = on("write", ".txnindex", Fault.NO_SPACE)
+    files.plan = on("write", ".txnindex", Fault.IO_ERROR)
     with pytest.raises(KafkaStorageError):
         bench.marker(log, 7, commit=False)
     assert log.failure
     assert bench.open().aborted_transactions(0, 2) == [(7, 0)]
+
+
+@pytest.mark.parametrize("action", ["create", "write"])
+@pytest.mark.parametrize("then", ["kill", "stop", "abort", "cut"])
+def test_a_marker_that_a_full_disk_cannot_index_is_indexed_later(bench, action, then):
+    """A transaction is aborted where there is no room: the marker may still fit, its entry in the index not."""
+
+    def write(sequence):
+        bench.append(
+            log, [b"a"], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+
+    files = FaultyFiles(bench.root)
+    log = bench.open(files=files)
+    write(0)
+    files.plan = on(action, ".txnindex", Fault.NO_SPACE)
+    bench.marker(log, 7, commit=False)
+    assert log.failure is None
+    assert log.aborted_transactions(0, 2) == [(7, 0)]
+    with pytest.raises(KafkaStorageError, match="No space left"):
+        log.roll()
+    write(1)
+    bench.marker(log, 7, commit=False)
+    told = [(7, 0), (7, 2)]
+    assert log.aborted_transactions(0, 4) == told
+    files.plan = None
+    if then == "abort":
+        write(2)
+        bench.marker(log, 7, commit=False)
+        told.append((7, 4))
+    elif then == "cut":
+        log.truncate_to(2)
+        told.pop()
+    if then == "kill":
+        log = bench.open(files=files.kill())
+    else:
+        log = bench.reopen_clean(log)
+    assert log.aborted_transactions(0, log.log_end_offset) == told
 
 
 # ---------------------------------------------------------------------- flushing

@@ -252,6 +252,7 @@ class Segment:
         self.give_back()
         if self.size and self._max_timestamp != _UNKNOWN:
             self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
+        self.txn_index.save()
         for index in (self.offset_index, self.time_index):
             index.save()
             if not index.entries:

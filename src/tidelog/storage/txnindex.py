@@ -4,13 +4,14 @@ Kafka's file, one entry for each abort marker in the segment, in the order of th
 
     | version int16 = 0 | producer id int64 | first offset int64 | last offset int64 | last stable offset int64 |
 
-Most segments have none, and then there is no file.
+Most segments have none, and then there is no file.  An entry for which there is no room stays in memory until there is, at the latest
+until the segment is closed: a crash loses nothing, because the index of the segment that is written to is rebuilt.
 """
 
 import struct
 from typing import NamedTuple
 
-from tidelog.storage.files import Files
+from tidelog.storage.files import Files, will_pass
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -28,21 +29,34 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Aborted transactions, read from the file when first asked for."""
 
-    __slots__ = ("_entries", "_files", "path")
+    __slots__ = ("_entries", "_files", "_saved", "path")
 
     def __init__(self, files: Files, path: str, *, exists: bool) -> None:
         self.path = path
         self._files = files
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._saved = 0
+        """How many of the entries are in the file."""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        entries = self.entries()
+        self.entries().append(aborted)
+        try:
+            self.save()
+        except OSError as error:
+            if not will_pass(error):
+                raise
+
+    def save(self) -> None:
+        """Write what is only in memory."""
+        if self._entries is None or self._saved == len(self._entries):
+            return
+        data = b"".join(_ENTRY.pack(_VERSION, *each) for each in self._entries[self._saved :])
         file = self._files.open(self.path, create=True)
         try:
-            file.pwrite(_ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
+            file.pwrite(data, self._saved * _ENTRY.size)
         finally:
             file.close()
-        entries.append(aborted)
+        self._saved = len(self._entries)
 
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
@@ -51,6 +65,7 @@ class TransactionIndex:
             self._entries = [
                 AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])
             ]
+            self._saved = len(self._entries)
         return self._entries
 
     def overlapping(self, first: int, up_to: int) -> tuple[list[AbortedTransaction], bool]:
@@ -75,6 +90,8 @@ class TransactionIndex:
             self._rewrite([])
 
     def sync(self) -> None:
+        """Write and sync; blocking."""
+        self.save()
         if self._entries is None or self._entries:
             file = self._files.open(self.path)
             try:
@@ -83,9 +100,10 @@ class TransactionIndex:
                 file.close()
 
     def _rewrite(self, kept: list[AbortedTransaction]) -> None:
+        saved = min(self._saved, len(kept))
         file = self._files.open(self.path, create=True)
         try:
-            file.truncate(len(kept) * _ENTRY.size)
+            file.truncate(saved * _ENTRY.size)
         finally:
             file.close()
-        self._entries = kept
+        self._entries, self._saved = kept, saved
