@@ -10,6 +10,7 @@ from tidelog.cluster import isr, unreachable
 from tidelog.cluster.image import Image, PartitionState
 from tidelog.cluster.isr import IsrChange
 from tidelog.cluster.metadata import BrokerRecord, ConfigRecord, PartitionRecord, TopicRecord
+from tidelog.cluster.replication_config import ReplicationConfig
 from tidelog.cluster.unreachable import Complaints
 from tidelog.cluster.votes import Votes
 from tidelog.errors import FencedLeaderEpoch, IneligibleReplica, InvalidRequest
@@ -111,3 +112,12 @@ async def test_a_follower_tells_when_it_has_heard_nothing_twice_in_a_row(monkeyp
     assert looks[0] == 5.0
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("silence_ms", "wait_ms", "expected"),
+    [(5000, 500, 5000), (5000, 4000, 8000), (5000, 10_000, 20_000), (0, 10_000, 0)],
+)
+def test_a_fetch_that_waits_at_an_idle_leader_is_not_silence(silence_ms, wait_ms, expected):
+    config = ReplicationConfig(leader_silence_max_ms=silence_ms, fetch_wait_max_ms=wait_ms)
+    assert config.silence_max_ms == expected

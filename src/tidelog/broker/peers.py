@@ -14,7 +14,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tidelog.cluster.image import Broker, Image
-from tidelog.errors import BrokerNotAvailable, KafkaError, NetworkException, RequestTimedOut
+from tidelog.errors import (
+    BrokerNotAvailable,
+    KafkaError,
+    NetworkException,
+    ProtocolError,
+    RequestTimedOut,
+)
 from tidelog.protocol.schema import Request, Response
 
 if TYPE_CHECKING:  # a broker that is alone needs no client
@@ -73,6 +79,10 @@ class BrokerPeers:
         except KafkaError:
             link.drop_if_closed()
             raise
+        except ProtocolError as error:
+            raise NetworkException(
+                f"the answer of broker {broker_id} is damaged: {error}"
+            ) from error
 
     def hang_up(self, broker_id: int, purpose: str) -> None:
         """See `cluster.peers.Peers`."""

@@ -59,7 +59,7 @@ class Replication:
             random,
             max_lag_ms,
             lambda each: self._eligible(each, -1),
-            lambda: settings().replication.leader_silence_max_ms,
+            lambda: settings().replication.silence_max_ms,
         )
 
         def heard(place: Place, since: float) -> Set[int]:
@@ -95,7 +95,7 @@ class Replication:
             image,
             self.fetchers,
             alter,
-            lambda: settings().replication.leader_silence_max_ms,
+            lambda: settings().replication.silence_max_ms,
         )
 
     def start(self, background: Background) -> None:

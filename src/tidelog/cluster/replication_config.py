@@ -89,3 +89,10 @@ class ReplicationConfig(Section):
         check=at_least(1),
         dynamic=True,
     )
+
+    @property
+    def silence_max_ms(self) -> int:
+        """How long a leader, or a follower, may be silent; 0 for ever.  A fetch that waits at an idle leader is not silence."""
+        return self.leader_silence_max_ms and max(
+            self.leader_silence_max_ms, 2 * self.fetch_wait_max_ms
+        )
