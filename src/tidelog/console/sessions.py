@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from weakref import WeakValueDictionary
 
 from tidelog.client.settings import ClientSettings, load
 from tidelog.console.clients import Clients
@@ -22,7 +23,8 @@ from tidelog.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSasl
 IDLE_S = 30 * 60
 OLDEST_S = 12 * 3600
 MOST = 100
-_LOGINS_AT_ONCE = 4
+_LOGINS_AT_ONCE = 16
+"""More than a broker lets wait that has been guessed at for a while (`security/slow_logins.py`): else guesses would keep others out."""
 
 
 @dataclass(slots=True)
@@ -55,7 +57,8 @@ class Sessions:
         self._salt = secrets.token_bytes(16)
         self._logins = asyncio.Semaphore(_LOGINS_AT_ONCE)
         """Guessing passwords is slow by the broker's own delay, and not made faster by asking in parallel."""
-        self._again = asyncio.Lock()
+        self._again: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Of those who send their password with every request and are not in yet."""
 
     def start(self) -> None:
         if self._everybody is not None:
@@ -86,10 +89,16 @@ class Sessions:
         """The clients of a user who sends the password with every request."""
         told = f"{user}\0{password}".encode("utf-8", "replace")
         token = hashlib.scrypt(told, salt=self._salt, n=1024, r=8, p=1).hex()
-        async with self._again:  # several requests at once are one login
-            if await self.find(token) is None:
-                await self._begin(token, user, password)
-        return self._sessions[token].clients
+        found = await self.find(token)
+        if found is None:
+            # Several requests at once are one login; nobody else waits for it, because it may be a guess.
+            lock = self._again.setdefault(token, asyncio.Lock())
+            async with lock:
+                found = await self.find(token)
+                if found is None:
+                    await self._begin(token, user, password)
+                    found = self._sessions[token]
+        return found.clients
 
     async def logout(self, token: str | None) -> None:
         session = self._sessions.pop(token or "", None)

@@ -35,7 +35,8 @@ OPERATIONS = (READ, REGISTER, CONFIGURE, DELETE)
 _REMEMBERED_S = 300.0
 """A login is good for this long; then the broker is asked again, and may have forgotten the user."""
 _MOST_REMEMBERED = 1_000
-_LOGINS_AT_ONCE = 4
+_LOGINS_AT_ONCE = 16
+"""More than a broker lets wait that has been guessed at for a while (`security/slow_logins.py`): else guesses would keep others out."""
 
 
 class Logins(Protocol):

@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from tidelog.errors import StartError
+from tidelog.web.patience import bounded
 
 _STOP_S = 5
 _KEEP_ALIVE_S = 75
@@ -42,6 +43,7 @@ async def hosting(
         **options,
     )
     config.load()
+    config.http_protocol_class = bounded(config.http_protocol_class)
     config.ssl = tls  # made by us: uvicorn's own reads files and knows no minimum version
     server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
