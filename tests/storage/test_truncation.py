@@ -11,7 +11,9 @@ from tidelog.kernel import stamp_batch
 from tidelog.names import TopicPartition
 from tidelog.records.builder import build_batch
 from tidelog.storage import producer_log, truncation
+from tidelog.storage.checkpoints import read_offsets
 from tidelog.storage.config import LogConfig
+from tidelog.storage.files import LocalFiles
 from tidelog.storage.manager import LogManager
 from tidelog.storage.snapshots import SnapshotEntry, encode_snapshot
 from tidelog.testing.faulty_files import Fault, FaultyFiles, at
@@ -196,6 +198,23 @@ async def test_a_log_that_is_about_to_be_cut_is_not_taken_for_synced_behind_it(
     fill(bench, log, 2)
     log.flush()
     assert log.recovery_point == 6
+    logs.close()
+
+
+async def test_a_checkpoint_on_its_way_does_not_name_what_is_cut(bench, tmp_path, clock):
+    """It was taken before the cut, and a thread writes it afterwards."""
+    config = LogConfig(segment_bytes=400)
+    logs = LogManager([str(tmp_path)], files=LocalFiles(), clock=clock, config=config)
+    logs.start(broker_id=0, cluster_id="c")
+    log, (directory,) = logs.get_or_create(TP, None), logs.directories
+    fill(bench, log, 9)
+    log.flush()
+    on_its_way = directory.checkpoints()
+    async with truncation.prepared(log, 4) as restored:
+        log.truncate_to(4, restored)
+    on_its_way()
+    noted = read_offsets(LocalFiles(), str(tmp_path / "recovery-point-offset-checkpoint"))
+    assert noted.get(TP, 0) <= 4
     logs.close()
 
 

@@ -71,6 +71,8 @@ class LogDirectory:
         self._writing = threading.Lock()
         self._notes = itertools.count(1)
         self._written: dict[str, float] = {}
+        self._on_their_way: dict[int, dict[TopicPartition, int]] = {}
+        """Recovery points that `checkpoints` has taken, by number, and that are not written yet."""
 
     def take(self, broker_id: int, cluster_id: str) -> None:
         """Lock the directory and make sure that it is ours; `StartError` or `OSError` if it cannot be used."""
@@ -142,7 +144,6 @@ class LogDirectory:
 
     def checkpoints(self) -> Callable[[], None]:
         """The current offsets of all logs, to be written by calling the result, in a thread perhaps."""
-        recovery = {each: log.recovery_point for each, log in self.logs.items()}
         watermarks = {each: log.high_watermark for each, log in self.logs.items()}
         # A start at the first segment's base needs no note; most logs have no other.
         starts = {
@@ -151,10 +152,11 @@ class LogDirectory:
             if log.log_start_offset > log.segments[0].base_offset
         }
 
+        write_recovery_points = self.recovery_point_checkpoint()
         number = next(self._notes)
 
         def write() -> None:
-            self._write(RECOVERY_POINTS, recovery, number)
+            write_recovery_points()
             self._write(LOG_START_OFFSETS, starts, number)
             self._write(HIGH_WATERMARKS, watermarks, number)
 
@@ -164,13 +166,26 @@ class LogDirectory:
         """As `checkpoints`, for the recovery points alone: before partitions are resumed high watermarks are not known yet."""
         recovery = {each: log.recovery_point for each, log in self.logs.items()}
         number = next(self._notes)
-        return lambda: self._write(RECOVERY_POINTS, recovery, number)
+        self._on_their_way[number] = recovery
+
+        def write() -> None:
+            try:
+                self._write(RECOVERY_POINTS, recovery, number)
+            finally:
+                self._on_their_way.pop(number, None)
+
+        return write
 
     def high_watermark_checkpoint(self) -> Callable[[], None]:
         """As `checkpoints`, for the high watermarks alone."""
         watermarks = {each: log.high_watermark for each, log in self.logs.items()}
         number = next(self._notes)
         return lambda: self._write(HIGH_WATERMARKS, watermarks, number)
+
+    def may_note_more(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Whether a recovery point behind `offset` is on the disk, or will be."""
+        notes = [self.noted_recovery_points, *self._on_their_way.values()]
+        return any(each.get(topic_partition, 0) > offset for each in notes)
 
     def leave(self, *, clean: bool) -> None:
         """Write the mark of a clean stop, if it was one, and release the lock.  What a thread has yet to write is void."""

@@ -304,7 +304,7 @@ class LogManager:
         if home is None:
             return
         log.recovery_point = min(log.recovery_point, offset)
-        if home.noted_recovery_points.get(log.topic_partition, 0) > offset:
+        if home.may_note_more(log.topic_partition, offset):
             await self.note_recovery_point(log)
 
     async def checkpoint(self) -> None:
