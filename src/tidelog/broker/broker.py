@@ -251,6 +251,7 @@ class Broker:
             peers=member.peers,
             alter=member.control.alter_partition,
             assign=member.control.assign_directories,
+            unclean=member.may_be_unclean,
             clock=self._clock,
             random=self._random,
             flusher=self._flusher,

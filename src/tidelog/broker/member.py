@@ -34,7 +34,7 @@ from tidelog.cluster.lease import Lease
 from tidelog.cluster.membership import Membership
 from tidelog.cluster.metadata import BrokerRecord, Record, topic_id_text
 from tidelog.cluster.tail import Tail
-from tidelog.cluster.topics import NewTopic, Rules
+from tidelog.cluster.topics import NewTopic, Rules, may_be_unclean
 from tidelog.errors import KafkaError, StartError
 from tidelog.metastore.contract import MemberTaken, Metastore, MetastoreError
 from tidelog.storage.checkpoints import META_PROPERTIES, read_properties
@@ -205,6 +205,10 @@ class Member:
             unclean=settings.log.unclean_leader_election,
             shared=self._shared,
         )
+
+    def may_be_unclean(self, topic: str) -> bool:
+        """Whether the topic would rather lose records than have no leader."""
+        return may_be_unclean(self._tail.image, topic, self._rules())
 
     def _automatic(self, name: str) -> NewTopic:
         return automatic_topic(name, self._settings(), len(self._tail.image.live_brokers))

@@ -105,6 +105,8 @@ class Replicas:
         empty = [each for each in missing if each not in held_back]
         if empty:
             log.warning("topic %s: partitions %s have no log and begin empty", topic.name, empty)
+        for index in empty:
+            self._replication.offline.begin_empty(topic.id, index)
         for index in held_back:
             error = KafkaStorageError(
                 f"the log of {topic.name}-{index} is gone from broker {self._broker_id}, the last in sync"
@@ -192,6 +194,7 @@ class Replicas:
                 self._not_opened(topic, index, error)
             else:
                 self._unopened.pop((topic.name, index), None)
+            self._replication.offline.changed(topic.id, index)
 
     def _forget_lost(self, topic: Topic, index: int) -> None:
         self._lost.pop((topic.id, index), None)

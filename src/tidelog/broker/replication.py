@@ -6,6 +6,7 @@ from random import Random
 from tidelog.broker.background import Background
 from tidelog.broker.settings import BrokerSettings
 from tidelog.clock import Clock
+from tidelog.cluster.elections import Unclean
 from tidelog.cluster.fetcher import Fetchers
 from tidelog.cluster.image import Image
 from tidelog.cluster.in_sync import AlterPartition, InSync
@@ -36,6 +37,7 @@ class Replication:
         peers: Peers,
         alter: AlterPartition,
         assign: AssignDirectories,
+        unclean: Unclean,
         clock: Clock,
         random: Random,
         flusher: Flusher,
@@ -68,7 +70,7 @@ class Replication:
             return frozenset() if partition is None else heard_since(partition, int(since * 1000))
 
         self.resigning = Resigning(broker_id, image, alter, clock, heard)
-        self.offline = Offline(broker_id, image, assign)
+        self.offline = Offline(broker_id, image, assign, unclean)
         self.surroundings = Surroundings(
             broker_id=broker_id,
             now_ms=lambda: int(clock.monotonic() * 1000),

@@ -147,5 +147,17 @@ def _elected(
         raise ElectionNotNeeded
     change = _settled(topic.id, index, state, live, unclean=True)
     if change is None:
+        change = _elected_in_spite_of_its_disk(topic.id, index, state, live)
+    if change is None:
         raise EligibleLeadersNotAvailable
     return change
+
+
+def _elected_in_spite_of_its_disk(
+    topic_id: UUID, index: int, state: PartitionState, live: Set[int]
+) -> PartitionChangeRecord | None:
+    """Let one lead that waits for a better one (`offline.py`); it is marked again should its disk be away still."""
+    waiting = live & {*state.eligible} & {*state.offline}
+    offline = tuple(each for each in state.offline if each not in waiting)
+    change = _settled(topic_id, index, replace(state, offline=offline), live, unclean=True)
+    return None if change is None else replace(change, offline=offline)

@@ -2,7 +2,8 @@
 
 While fewer replicas are in sync than min.insync.replicas asks for, nothing is committed.  So whoever left when that
 began, or later, has missed nothing that counts.  They matter when the last in-sync replica turns out to have lost
-records: then these lead, and it has to follow.
+records: then these lead, and it has to follow.  A replica whose disk failed is eligible as well, and leads when the disk is back:
+where the others have lost records, theirs is the only whole copy.
 
 `min.insync.replicas` is the same for the controller and for the leaders (`shared.py`); when it changes, nobody is eligible.
 """
@@ -39,7 +40,7 @@ def _with_eligible(
     after = changed(state, record)
     eligible: tuple[int, ...] = ()
     if len(after.isr) < min(min_in_sync, len(after.replicas)):
-        had_all = {*state.isr, *state.eligible}.difference(after.isr, after.offline)
+        had_all = {*state.isr, *state.eligible}.difference(after.isr)
         eligible = tuple(each for each in after.replicas if each in had_all)
     return record if eligible == state.eligible else replace(record, eligible=eligible)
 

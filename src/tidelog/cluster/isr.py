@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tidelog.cluster.elections import best_leader
 from tidelog.cluster.image import NO_LEADER, Image, PartitionState, changed
-from tidelog.cluster.metadata import PartitionChangeRecord
+from tidelog.cluster.metadata import PartitionChangeRecord, version_of
 from tidelog.cluster.reassignment import completed
 from tidelog.dataclass import dataclass
 from tidelog.errors import (
@@ -38,7 +38,7 @@ class IsrChange:
     A member that has restarted since is refused: it may have lost what it had.
     """
     for_good: bool = False
-    """The one who asks leaves, and what it had is gone.  Else its disk is only full, and it has all that it had."""
+    """The disk of the one who asks has failed.  Else it is only full, and serves what it has."""
 
 
 Voters = Callable[[IsrChange], Set[int]]
@@ -159,10 +159,23 @@ def _left(
         change.index,
         leader=None if leader == state.leader else leader,
         isr=wanted,
-        # What is on a disk that is gone cannot be counted on: it must not come to lead for having been in sync.
         eligible=state.eligible if change.for_good else None,
     )
+    if change.for_good:
+        record = _marked(image, state, broker_id, record)
     return record, changed(state, record)
+
+
+def _marked(
+    image: Image, state: PartitionState, broker_id: int, record: PartitionChangeRecord
+) -> PartitionChangeRecord:
+    """The same for a replica whose disk failed: with the mark it may be eligible, and does not lead before the disk is back.
+
+    Without the mark, which older brokers cannot read, it is not eligible: it would lead at once, and serve nothing.
+    """
+    offline = tuple(each for each in state.replicas if each in (*state.offline, broker_id))
+    marked = replace(record, eligible=None, offline=offline)
+    return marked if version_of([marked]) <= image.metadata_version else record
 
 
 def _state(image: Image, change: IsrChange) -> PartitionState:

@@ -1,6 +1,6 @@
 """Replicas whose log directory has failed: the cluster knows of them, and does not count on them until the directory is back.
 
-    offline = Offline(broker_id, image, control.assign_directories)
+    offline = Offline(broker_id, image, control.assign_directories, unclean)
     offline.add(topic_id, index)       # it lies on a directory that failed
     await offline.tell()               # at the start, before the broker takes part
     await offline.run()                # a background task
@@ -9,6 +9,10 @@ What a broker holds offline and what the image says of it are compared, and the 
 is taken back by a start that has found the log again.  A replica that is marked leads nothing and leaves every ISR that
 has another member; as the last member it stays, because nobody else has every committed record: the partition is without
 a leader then, and nothing is lost.
+
+While too few are in sync a replica that leaves so is eligible (`eligible.py`).  A disk that has failed may have lost what was not
+synced, so it does not lead as long as another one that had everything may come back: it keeps its mark until somebody
+leads, or until the last in sync turns out to have lost records and it is the last one itself.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ from collections.abc import Awaitable, Callable, Set
 from uuid import UUID
 
 from tidelog.cluster.elections import Unclean, settle
-from tidelog.cluster.image import Image
+from tidelog.cluster.image import NO_LEADER, Image
 from tidelog.cluster.metadata import PartitionChangeRecord, Record
 from tidelog.cluster.registration import registered
 from tidelog.errors import KafkaError, UnsupportedVersion
@@ -48,10 +52,14 @@ def assign(
         marked = {*state.offline, broker_id} if place in lost else {*state.offline} - {broker_id}
         offline = tuple(each for each in state.replicas if each in marked)
         if offline != state.offline:
-            # What is on that disk cannot be counted on, although it may come back.
-            eligible = tuple(each for each in state.eligible if each not in offline)
+            # Whoever is back follows, or is the last in sync: it may have lost something with its disk.
+            eligible = None if place in lost else _without(state.eligible, broker_id)
             changes.append(PartitionChangeRecord(*place, eligible=eligible, offline=offline))
     return changes
+
+
+def _without(brokers: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
+    return tuple(each for each in brokers if each != broker_id)
 
 
 def settled(image: Image, changes: list[PartitionChangeRecord], unclean: Unclean) -> list[Record]:
@@ -64,12 +72,21 @@ class Offline:
     """The replicas of this broker that are offline."""
 
     def __init__(
-        self, broker_id: int, image: Callable[[], Image], assign: AssignDirectories
+        self,
+        broker_id: int,
+        image: Callable[[], Image],
+        assign: AssignDirectories,
+        unclean: Unclean,
     ) -> None:
         self._broker_id = broker_id
         self._image = image
         self._assign = assign
+        self._unclean = unclean
         self._here: set[Place] = set()
+        self._empty: set[Place] = set()
+        """Begun anew, so that nobody should wait for them."""
+        self._waiting: set[Place] = set()
+        """Back, and still marked."""
         self._told_of_old = False
         self._woken = asyncio.Event()
 
@@ -83,6 +100,15 @@ class Offline:
         self._here.discard((topic_id, index))
         self._woken.set()
 
+    def begin_empty(self, topic_id: UUID, index: int) -> None:
+        """The replica has no log any more: nobody should wait for it."""
+        self._empty.add((topic_id, index))
+
+    def changed(self, topic_id: UUID, index: int) -> None:
+        """The image says something else of the replica's partition."""
+        if (topic_id, index) in self._here or (topic_id, index) in self._waiting:
+            self._woken.set()
+
     async def tell(self) -> bool:
         """Let the controller know what is offline here, and only that, however long that takes.
 
@@ -91,7 +117,8 @@ class Offline:
         while True:
             image, told = self._image(), self._told()
             lost = {each for each in self._here - told if self._is_ours(image, each)}
-            back = told - self._here
+            self._waiting = {each for each in told - self._here if self._waits(image, each)}
+            back = told - self._here - self._waiting
             if not lost and not back:
                 return True
             try:
@@ -122,6 +149,17 @@ class Offline:
             for index, state in enumerate(topic.partitions)
             if self._broker_id in state.offline
         }
+
+    def _waits(self, image: Image, place: Place) -> bool:
+        """Whether the replica is here again, and another one that had everything may come back and lead."""
+        state = image.maybe_partition(*place)
+        return (
+            state is not None
+            and place not in self._empty
+            and state.leader == NO_LEADER
+            and self._broker_id in state.eligible
+            and not self._unclean(image.topic_names[place[0]])
+        )
 
     def _is_ours(self, image: Image, place: Place) -> bool:
         state = image.maybe_partition(*place)

@@ -50,7 +50,8 @@ def register(
 
     One whose last stop was not `clean` may have lost records, so it leaves every ISR that has another member, and where
     it is the last one others that are eligible take its place; if there are none the partition has a new leader epoch,
-    by which readers notice (KIP-320).
+    by which readers notice (KIP-320).  A replica that is marked offline stays eligible: the mark says already that it may lack
+    something, and whoever takes it back decides (`offline.py`).
     """
     known = image.brokers.get(record.broker_id)
     told = versions.noted(image, record.broker_id, record.incarnation, version)
@@ -140,6 +141,9 @@ def _without(
 ) -> PartitionChangeRecord | None:
     if broker_id not in (*state.isr, *state.eligible):
         return None
+    is_offline = broker_id in state.offline
+    if is_offline and broker_id not in state.isr:
+        return None
     eligible = tuple(each for each in state.eligible if each != broker_id)
     others = tuple(each for each in state.isr if each != broker_id)
     if not others and eligible:
@@ -153,5 +157,5 @@ def _without(
         index,
         leader=leader,
         isr=None if others == state.isr else others,
-        eligible=eligible,
+        eligible=None if is_offline else eligible,
     )

@@ -195,12 +195,7 @@ class Nemesis:
         self._spoil(node, node.disk.make_read_only, "is read-only")
 
     def _spoil(self, node: Node, spoil: Callable[[str], None], how: str) -> None:
-        """A log directory cannot be used for a while; then somebody mends it, and starts the broker again.
-
-        Not while a broker that lost its power lacks something: what it lost may be on this disk alone.
-        """
-        if self._plan.power_cuts == "one" and not self._all_have_everything():
-            return
+        """A log directory cannot be used for a while; then somebody mends it, and starts the broker again."""
         directory = self._chance.choice(node.log_dirs)
         self._tell(f"{directory} {how}")
         spoil(directory)
