@@ -298,6 +298,24 @@ async def test_a_full_disk_does_not_take_the_directory_offline(manager, bench, t
     bench.append(logs.get_or_create(B, None), [b"x"])
 
 
+def test_a_disk_that_is_full_at_the_start_is_not_a_failed_one(manager, bench, tmp_path):
+    """With another directory beside it, too: offline it would stay so after there is room again."""
+    logs = manager("one", "two")
+    bench.append(logs.get_or_create(A, None), [b"x"])
+    bench.append(logs.get_or_create(B, None), [b"x"])
+    logs.release()
+    files = FaultyFiles(str(tmp_path))
+    files.plan = lambda point: (
+        Fault.NO_SPACE if point.action in ("create", "write") and "/two/" in point.path else None
+    )
+    with pytest.raises(StartError, match=r"two cannot be opened.*No space left.*Make room"):
+        manager("one", "two", files=files)
+    files.plan = None
+    again = manager("one", "two", files=files)
+    assert [each.failure for each in again.directories] == [None, None]
+    assert {each.topic_partition for each in again} == {A, B}
+
+
 class NoDescriptors(LocalFiles):
     """Files that cannot be opened while `gone` is set; those alone whose names end with `only`."""
 

@@ -91,7 +91,7 @@ class LogManager:
         cluster_id: str,
         config_for: Callable[[str], LogConfig] | None = None,
     ) -> None:
-        """Lock the directories and load every log; `StartError` if none of them can be used.
+        """Lock the directories and load every log; `StartError` if none of them can be used, or if one is only full.
 
         `config_for` gives the settings of a topic; without it all have the broker's.
         """
@@ -101,6 +101,12 @@ class LogManager:
                     directory.take(broker_id, cluster_id)
                     self._load(directory, config_for or (lambda topic: self.config))
                 except OSError as error:
+                    if will_pass(error):
+                        # Offline it would stay so after there is room again, and its replicas would count as lost.
+                        raise StartError(
+                            f"{directory.path} cannot be opened at the moment: {error}. "
+                            "Make room on its disk, or allow more open files, and start again"
+                        ) from error
                     self._directory_failed(directory, error)
             self._check_usable()
         except StartError:
