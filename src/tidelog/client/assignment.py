@@ -152,10 +152,10 @@ class Assignment:
                     return state
         return None
 
-    def next_chunk(self, state: PartitionState) -> Chunk | None:
-        """Take the next chunk of this partition, and make room for another."""
+    def next_chunk(self, state: PartitionState, only: Chunk | None = None) -> Chunk | None:
+        """Take the next chunk of this partition, if it is the only one that is wanted, and make room for another."""
         with self.lock:
-            if not state.chunks:
+            if not state.chunks or (only is not None and state.chunks[0][0] is not only):
                 return None
             chunk, end = state.chunks.popleft()
             state.messages_end = end

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -155,8 +156,10 @@ class Consumer(Blocking[AsyncConsumer]):
         reader = ColumnReader.beside(self._reader, columns)
         most = self._core.settings.prefetch_max_bytes
         until = time.monotonic() + timeout
+        self._reader.owner = threading.current_thread()
         while self.wait(reader, until - time.monotonic()) is not None:
             if table := reader.take_table(max_records or ROWS, most):
+                self._reader.one_by_one = False
                 return table
         return reader.take_table(0, 0)
 
@@ -166,6 +169,7 @@ class Consumer(Blocking[AsyncConsumer]):
 
         reader = ColumnReader.beside(self._reader, columns)
         while (state := self.wait(reader, None)) is not None:
+            self._reader.owner = threading.current_thread()
             self._reader.one_by_one = True
             yield from reader.take_rows(state, ROWS)
 
@@ -180,7 +184,7 @@ class Consumer(Blocking[AsyncConsumer]):
         self.subscribe(topic)
         shares = [share_of(self._assignment, place, count) for place in range(count)]
         readers = [Reader(self._assignment, self._core.decoder.decode, mine) for mine in shares]
-        return [Stream(self.iterate(reader)) for reader in readers]
+        return [Stream(partial(self.iterate, reader)) for reader in readers]
 
     def iterate(self, reader: Reader) -> Iterator[Message]:
         """Messages without end; it ends only when the consumer is closed."""

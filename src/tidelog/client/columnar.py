@@ -76,20 +76,16 @@ class ColumnReader(Reader):
         chunk = self.assignment.next_chunk(state)
         if chunk is None:
             return
-        for batch in record_batches(
-            chunk, self._placed, check_crcs=False, unfolding=self.unfolding
-        ):
+        batches = record_batches(chunk, self._placed, check_crcs=False, unfolding=self.unfolding)
+        while (batch := self._next(batches, state, epoch, chunk)) is not None:
             some = batch.slice(0, wanted)
             wanted -= some.num_rows
             state.position = some.column("offset")[some.num_rows - 1].as_py() + 1
-            if not wanted:
-                self._put_back(state, epoch, chunk)
+            # Whoever has got this may never come back, so the rest is not in our hands meanwhile.
+            rest = self._put_back(state, epoch, chunk)
             yield some.select(list(self.layout.columns))
-            if not wanted or state.epoch != epoch:
-                return  # it is enough, or it was sought elsewhere
-            if state.paused:
-                self._put_back(state, epoch, chunk)
-                return
+            if not wanted or state.paused or self.assignment.next_chunk(state, rest) is None:
+                return  # it is enough, or somebody else has gone on, or sought elsewhere
         if state.epoch == epoch:
             state.used_up()
 
@@ -103,5 +99,16 @@ class ColumnReader(Reader):
                 found.append(batch)
         return to_table(found, self.layout)
 
-    def _put_back(self, state: PartitionState, epoch: int, chunk: Chunk) -> None:
-        self.assignment.put_back(state, epoch, chunk._replace(fetch_offset=state.position))
+    def _next(
+        self, batches: Iterator[pa.RecordBatch], state: PartitionState, epoch: int, chunk: Chunk
+    ) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except BaseException:
+            self._put_back(state, epoch, chunk)
+            raise
+
+    def _put_back(self, state: PartitionState, epoch: int, chunk: Chunk) -> Chunk:
+        rest = chunk._replace(fetch_offset=state.position)
+        self.assignment.put_back(state, epoch, rest)
+        return rest

@@ -53,7 +53,8 @@ class Committer:
         self._assignment = assignment
         self._metrics = metrics
         self._on_commit = on_commit
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, tuple[int, int]] = {}
+        """What was committed at last, and the epoch of the place that it is of: others may commit once it is not ours."""
         self._lock = asyncio.Lock()
         self._now = asyncio.Event()
         """Something is to be committed before its time."""
@@ -116,7 +117,7 @@ class Committer:
             tp: at
             for tp, at in settled.items()
             if (gone is None or tp in gone)
-            and self._committed.get(tp) != at.offset
+            and self._committed.get(tp) != (at.offset, self._epoch_of(tp))
             and not self._is_of_another_topic(tp)
         }
         try:
@@ -158,6 +159,7 @@ class Committer:
         if not left:
             return
         wanted = dict(left)
+        epochs = {tp: self._epoch_of(tp) for tp in wanted}
         gone: dict[TopicPartition, KafkaError] = {}
         loop = asyncio.get_running_loop()
         patient_until = loop.time() + (_UNKNOWN_TOPIC_PATIENCE_S if timeout_s is None else 0)
@@ -165,12 +167,12 @@ class Committer:
         async def ask() -> None:
             errors = await self._ask(group, left)
             for tp in [tp for tp in left if tp not in errors]:
-                self._committed[tp] = left.pop(tp).offset
+                self._committed[tp] = left.pop(tp).offset, epochs[tp]
             unknown = [tp for tp, e in errors.items() if isinstance(e, UnknownTopicOrPartition)]
             if unknown and loop.time() >= patient_until:
                 for tp in await self._deleted(unknown):
                     gone[tp] = errors.pop(tp)
-                    self._committed[tp] = left.pop(tp).offset  # not to be tried again and again
+                    self._committed[tp] = left.pop(tp).offset, epochs[tp]  # not to be tried again
             for error in errors.values():
                 raise error
 
@@ -204,6 +206,10 @@ class Committer:
             if not stale or member.generation <= generation:
                 return errors
             # It was raised meanwhile (KIP-848).
+
+    def _epoch_of(self, tp: TopicPartition) -> int:
+        state = self._assignment.states.get(tp)
+        return -1 if state is None else state.epoch
 
     def _is_of_another_topic(self, tp: TopicPartition) -> bool:
         """Whether the topic was deleted and created again since it was read: its offsets would be taken for the new one's."""

@@ -314,7 +314,9 @@ class AsyncConsumer(Closing):
 
         reader = ColumnReader.beside(self.reader, columns)
         most = self.settings.prefetch_max_bytes
-        return await self.look(lambda: reader.take_table(max_records or ROWS, most), timeout)
+        table = await self.look(lambda: reader.take_table(max_records or ROWS, most), timeout)
+        self.reader.one_by_one = False
+        return table
 
     async def arrow_batches(
         self, columns: Sequence[str] | None = None

@@ -74,13 +74,15 @@ class Decoder:
                 raise
             self._counted(len(raw), len(chunk.records))
             rest = raw, 0
-        messages, bad = self._deserialize(*rest)
-        behind = rest[1] + len(messages)
-        for interceptor in self._interceptors:
-            try:
-                messages = interceptor(messages)
-            except Exception:  # noqa: BLE001 - the user's own, as in Kafka: it costs no message
-                _log.exception("an interceptor failed; the messages are handed out as they were")
+        try:
+            messages, bad = self._deserialize(*rest)
+            behind = rest[1] + len(messages)
+            messages = self._intercepted(messages)
+        except BaseException:  # Ctrl-C: the next call tries the same messages
+            with self._assignment.lock:
+                if state.epoch == epoch:
+                    state.rest = rest
+            raise
         with self._assignment.lock:
             if state.epoch == epoch:
                 state.bad = bad
@@ -99,6 +101,17 @@ class Decoder:
     @property
     def raises(self) -> bool:
         return self._on_bad == "raise"
+
+    def _intercepted(self, messages: list[Message]) -> list[Message]:
+        for interceptor in self._interceptors:
+            try:
+                changed = interceptor(messages)
+                if changed is None:
+                    raise TypeError(f"{interceptor!r} returned None, not a list of messages")
+                messages = changed
+            except Exception:  # noqa: BLE001 - the user's own, as in Kafka: it costs no message
+                _log.exception("an interceptor failed; the messages are handed out as they were")
+        return messages
 
     def _deserialize(
         self, raw: list[Message], start: int

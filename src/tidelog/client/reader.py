@@ -81,9 +81,12 @@ class Reader:
         found: list[Message] = []
         try:
             self._take_into(found, wanted, mine)
-        except (BadMessage, Away):
+        except Exception:
             if not found:
                 raise  # else it is its turn with the next call
+        except BaseException:
+            self._give_back()
+            raise
         self.one_by_one = False
         return found
 
@@ -102,6 +105,10 @@ class Reader:
 
     def pass_by(self, error: BadMessage, replacement: Message | None) -> None:
         """A bad message is dealt with: go on behind it, or with what takes its place."""
+        if replacement is not None and not isinstance(replacement, Message):
+            raise TypeError(
+                f"on_bad returned {type(replacement).__name__}; it must return a Message, or None to skip"
+            )
         state = self.assignment.states.get(error.message.topic_partition)
         with self.assignment.lock:
             if state is None or state.bad is not error or state.rest is None:
@@ -117,6 +124,14 @@ class Reader:
             state.position = error.offset + 1
             self.touched.append(state)
             self.one_by_one = True
+
+    def _give_back(self) -> None:
+        """Ctrl-C: what was taken since the reader came back is not handed out, and comes with the next call."""
+        for state in self.touched:
+            tp = state.partition
+            if self.assignment.states.get(tp) is state and 0 <= state.settled < state.position:
+                self.assignment.seek(tp, offset=state.settled)
+        self.touched.clear()
 
     def _raise(self, state: PartitionState, bad: Exception) -> None:
         if isinstance(bad, Away):

@@ -12,16 +12,23 @@ from tidelog.names import TopicPartition
 
 
 class Stream:
-    """An iterator over messages that never ends by itself."""
+    """An iterator over messages that never ends by itself; it goes on after an error, as its consumer does."""
 
-    def __init__(self, messages: Iterator[Message]) -> None:
-        self._messages = messages
+    def __init__(self, begin: Callable[[], Iterator[Message]]) -> None:
+        self._begin = begin
+        self._messages = begin()
 
     def __iter__(self) -> Iterator[Message]:
+        # A generator that has raised is over; where it stood is known to the assignment.
+        self._messages = self._begin()
         return self._messages
 
     def __next__(self) -> Message:
-        return next(self._messages)
+        try:
+            return next(self._messages)
+        except BaseException:
+            self._messages = self._begin()
+            raise
 
 
 def share_of(assignment: Assignment, place: int, count: int) -> Callable[[TopicPartition], bool]:
