@@ -75,6 +75,8 @@ def test_poll_returns_at_most_what_is_asked_and_nothing_in_time(bootstrap: str, 
         while len(found) < 20:
             found += consumer.poll(max_records=20 - len(found), timeout=10)
         assert [each.value for each in found] == sent[:20]
+        with pytest.raises(ValueError, match="max_records=-1 must be at least 1"):
+            consumer.poll(max_records=-1)
         consumer.seek_to_end()
         assert consumer.position(topic, 0) == 50
         assert consumer.poll(timeout=0.05) == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 
@@ -99,6 +100,35 @@ def test_a_callback_that_fails_keeps_nobody_waiting(
         delivery.add_done_callback(lambda each: seen.append(each.result().offset))
         producer.flush(SOON_S)
     assert seen == [0]
+    assert "a delivery callback failed" in caplog.text
+
+
+def test_a_callback_that_would_end_the_program_keeps_nobody_waiting(
+    bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`sys.exit` cannot do so from the client's thread, and must not end that."""
+
+    def leaves(_: object) -> None:
+        sys.exit(3)
+
+    with Producer(bootstrap_servers=bootstrap, linger_ms=200) as producer:
+        producer.send(topic, b"a", partition=0).add_done_callback(leaves)
+        producer.flush(SOON_S)
+        assert producer.send(topic, b"b", partition=0).result(SOON_S).offset == 1
+    assert "a delivery callback failed" in caplog.text
+
+
+def test_a_callback_that_comes_late_and_fails_does_not_fail_the_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`send` would tell of a record that was written that it was not."""
+    batch = Batch(TopicPartition("t", 0), 0, 0)
+    batch.finish(0)
+
+    def fails() -> None:
+        raise RuntimeError("of the user's own")
+
+    batch.when_done(fails)
     assert "a delivery callback failed" in caplog.text
 
 

@@ -246,6 +246,10 @@ def test_errors_name_the_value_and_the_cure(bootstrap: str, topic: str) -> None:
             producer.send(topic, b"x", partition=9)
         with pytest.raises(KafkaError, match="'no spaces' is not a legal topic name"):
             producer.send("no spaces", b"x")
+        wrong: list[object] = [{"a": "text"}, {1: b""}, [("a",)]]
+        for headers in wrong:
+            with pytest.raises(TypeError, match=r"headers .* must be pairs of str and bytes"):
+                producer.send(topic, b"x", headers=headers)
     with pytest.raises(TidelogError, match="closed"):
         producer.send(topic, b"x")
     with pytest.raises(SettingsError, match="must be host:port"):

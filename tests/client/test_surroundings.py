@@ -135,6 +135,12 @@ def test_a_forked_child_is_told_and_its_parent_goes_on(client: Any, topic: str) 
     use(client, topic)
 
 
+def test_a_forked_child_does_not_wait_for_what_its_parent_sends(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=60_000) as producer:
+        producer.send(topic, b"x")
+        assert "fork" in in_child(producer.flush)
+
+
 def test_a_child_may_have_clients_of_its_own(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"parent", partition=0).result(10)

@@ -2,9 +2,11 @@
 
 # ruff: noqa: PT012  (what a block of several statements raises is what is tested)
 
+import asyncio
+
 import pytest
 
-from tidelog import Producer, TopicPartition
+from tidelog import Producer, TopicPartition, aio
 from tidelog.client import transactions
 from tidelog.client.transactions import FencedProducer
 from tidelog.errors import RequestTimedOut, TransactionFailed
@@ -186,3 +188,26 @@ def test_a_producer_whose_time_is_over_is_fenced(tidelog: Tidelog) -> None:
         with pytest.raises(FencedProducer, match=r"transaction\.timeout\.ms=60000"):
             producer.begin_transaction()
     assert seen(tidelog, topic) == []
+
+
+async def test_a_commit_that_is_cancelled_is_aborted(tidelog: Tidelog) -> None:
+    """As Ctrl-C does with the blocking one; without that the next transaction could not begin."""
+    topic = tidelog.topic(partitions=1)
+    async with aio.Producer(
+        bootstrap_servers=tidelog.bootstrap, transactional_id=tidelog.name("cancelled")
+    ) as producer:
+
+        async def send(value: bytes) -> None:
+            async with producer.transaction():
+                await producer.send(topic, value)
+
+        await send(b"one")
+        fault = tidelog.faults.drop("Produce", times=None)
+        task = asyncio.create_task(send(b"two"))
+        await asyncio.to_thread(fault.wait, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        fault.end()
+        await send(b"three")
+    assert await asyncio.to_thread(seen, tidelog, topic) == [b"one", b"three"]

@@ -149,7 +149,7 @@ class Accumulator:
     ) -> Delivery:
         """Add a record to the open batch of its partition; without one, to the topic's sticky batch."""
         # All that can be wrong with a record is found before a batch is opened for it.
-        tail = encode_headers(headers) if headers else b"\0"
+        tail = _encoded(headers) if headers else b"\0"
         if timestamp is None:
             timestamp = self._clock.now_ms()
         elif not -_FAR < operator.index(timestamp) < _FAR:
@@ -374,6 +374,13 @@ class Accumulator:
             raise MessageTooLarge(
                 f"a message of {size} bytes is larger than buffer.memory={self._limit}; raise that"
             )
+
+
+def _encoded(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    try:
+        return encode_headers(headers)
+    except (TypeError, AttributeError, ValueError):
+        raise TypeError(f"headers {headers!r} must be pairs of str and bytes") from None
 
 
 def _nanoseconds(clock: Clock) -> Callable[[], int]:

@@ -202,10 +202,7 @@ class Batch:
                 self._event.set()
         while callbacks := self._next_callbacks():
             for callback in callbacks:
-                try:
-                    callback()
-                except Exception:  # noqa: BLE001 - a user's; it must not keep the others waiting
-                    _log.exception("a delivery callback failed")
+                _call(callback)
 
     def leaves(self) -> "Iterator[Batch]":
         """What is sent of it: itself, or the parts that it was cut into."""
@@ -221,7 +218,7 @@ class Batch:
             if not self._settled:
                 self._callbacks.append(callback)
                 return
-        callback()
+        _call(callback)
 
     def wait_settled(self, timeout_s: float | None) -> bool:
         """Block until the batch is done and all callbacks have been called; False if the time was over first."""
@@ -299,6 +296,13 @@ class Batch:
             first, second = batch.parts
             batch, index = (first, index) if index < first.count else (second, index - first.count)
         return batch, index
+
+
+def _call(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except (Exception, SystemExit):  # noqa: BLE001 - a user's; it must not keep the others waiting
+        _log.exception("a delivery callback failed")
 
 
 class ReadyBatch(Batch):

@@ -127,7 +127,7 @@ class Consumer(Blocking[AsyncConsumer]):
         They are done with the next call, or when the `with` block ends without an exception.
         """
         self._core.check_open()
-        wanted = max_records or self._core.settings.max_poll_records
+        wanted = self._core.at_most(max_records)
         until = time.monotonic() + (timeout if timeout_ms is None else timeout_ms / 1000)
         while True:
             state = self.wait(self._reader, until - time.monotonic())

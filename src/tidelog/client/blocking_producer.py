@@ -149,6 +149,7 @@ class Producer(Blocking[AsyncProducer]):
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is settled; raises DeliveryFailed for failures that nobody has looked at."""
+        self._thread.check_process()
         self._thread.check_other()
         until = None if timeout is None else time.monotonic() + timeout
         for batch in self._core.accumulator.seal_all():

@@ -273,7 +273,7 @@ class AsyncConsumer(Closing):
         They are done with the next call, or when the `with` block ends without an exception.
         """
         self.check_open()
-        wanted = max_records or self.settings.max_poll_records
+        wanted = self.at_most(max_records)
         patience = timeout if timeout_ms is None else timeout_ms / 1000
         return await self.look(lambda: self.reader.take(wanted), patience)
 
@@ -293,7 +293,7 @@ class AsyncConsumer(Closing):
     ) -> dict[TopicPartition, list[Message]]:
         """As `poll`, by partition, and of these if some are named."""
         self.check_open()
-        wanted, mine = max_records or self.settings.max_poll_records, _among(partitions)
+        wanted, mine = self.at_most(max_records), _among(partitions)
         patience = timeout if timeout_ms is None else timeout_ms / 1000
         found: dict[TopicPartition, list[Message]] = {}
         for message in await self.look(lambda: self.reader.take(wanted, mine), patience):
@@ -410,6 +410,12 @@ class AsyncConsumer(Closing):
         """The reader is alive; from any thread."""
         if self.membership is not None:
             self.membership.polled()
+
+    def at_most(self, max_records: int | None) -> int:
+        """How many messages a poll may return."""
+        if max_records is not None and max_records < 0:
+            raise ValueError(f"max_records={max_records} must be at least 1")
+        return max_records or self.settings.max_poll_records
 
     def check_open(self) -> None:
         if self.closed:

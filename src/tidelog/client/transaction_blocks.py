@@ -1,9 +1,11 @@
 """`with producer.transaction():` — commits when the block ends well, aborts when it does not.
 
 What the block raised is what the caller sees; if the abort fails as well, a note on it says so.  A commit that
-fails with `TransactionFailed` has been aborted, and the work can be tried again.
+fails with `TransactionFailed` has been aborted, and the work can be tried again; so has one that was cancelled, or ended by
+Ctrl-C, unless its end was on its way already.
 """
 
+import asyncio
 from types import TracebackType
 from typing import Protocol
 
@@ -85,7 +87,7 @@ class AsyncTransactionBlock:
             return
         try:
             await self._producer.commit_transaction()
-        except TransactionFailed as failure:
+        except (TransactionFailed, asyncio.CancelledError) as failure:
             await self._abort(failure)
             raise
 
