@@ -184,18 +184,7 @@ class Nemesis:
         node = self._chance.choice(list(self._cluster.nodes.values()))
         self._tell(f"fills the disk of {node.host}")
         node.disk.fill()
-        lives = node.lives
-
-        def free() -> None:
-            node.disk.free()
-            # A directory that could not be opened is offline until the next start.  Without another one there was no start.
-            if node.running and node.lives > lives and len(node.log_dirs) > 1:
-                self._tell(f"{node.host} was started on a full disk, and is started again")
-                node.resume()
-                node.kill()
-                node.start()
-
-        self._later(free, self._for_a_while())
+        self._later(node.disk.free, self._for_a_while())
 
     def _break_directory(self) -> None:
         node = self._chance.choice(list(self._cluster.nodes.values()))
