@@ -317,6 +317,13 @@ async def test_topics_that_there_are_not(server: Running):
     assert answer.topics[0].error_code == UnknownTopicId.code
 
 
+async def test_very_many_topics_are_several_requests(server: Running, caplog):
+    topics = [CreatableTopic(name=f"t-{number}") for number in range(10_001)]
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await server.ask(CreateTopicsRequest(topics=topics), 7)
+    assert "more than 10000 topics" in caplog.text
+
+
 async def test_no_topic_is_created_when_that_is_switched_off(tmp_path: Path):
     async with running(tmp_path, auto_create_topics_enable="false") as server:
         (topic,) = (await server.metadata("fresh", create=True)).topics

@@ -16,21 +16,34 @@ from tidelog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tidelog.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
     ReplicaState,
 )
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from tidelog.protocol.schema import Request
 
 BEAT = HeartbeatRequest(group_id="grp", generation_id=5, member_id="m-1")
 
@@ -104,6 +117,48 @@ def test_null_makes_no_room_for_more_elements() -> None:
     raw = encode(AlterPartitionReassignmentsRequest(topics=topics), 0)
     with pytest.raises(ProtocolError, match="elements"):
         decode(AlterPartitionReassignmentsRequest, raw, 0, 0)
+
+
+CONFIGS = 6
+LARGE_AND_LEGAL = [
+    (
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name="t", configs=[CreatableTopicConfig()] * CONFIGS)] * 4_000
+        ),
+        7,
+    ),
+    (
+        IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(configs=[AlterableConfig()] * CONFIGS)] * 4_000
+        ),
+        1,
+    ),
+    (
+        AlterPartitionReassignmentsRequest(
+            topics=[
+                ReassignableTopic(
+                    name="t",
+                    partitions=[ReassignablePartition(partition_index=0, replicas=[1, 2, 3])],
+                )
+            ]
+            * 10_000
+        ),
+        0,
+    ),
+    (FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()])] * 20_000), 12),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    LARGE_AND_LEGAL,
+    ids=[type(each).__name__ for each, _ in LARGE_AND_LEGAL],
+)
+def test_what_an_administrator_or_a_follower_of_many_topics_asks_for_is_taken(
+    request_: Request, version: int
+) -> None:
+    raw = encode(request_, version)
+    assert decode(type(request_), raw, 0, version) == (request_, len(raw))
 
 
 def test_a_known_tag_must_have_the_size_it_says() -> None:

@@ -10,12 +10,14 @@ from tidelog.broker.configs import describe_topic
 from tidelog.broker.context import Context
 from tidelog.broker.dispatch import handles
 from tidelog.broker.permissions import CREATE, DESCRIBE_CONFIGS, by_item
+from tidelog.broker.turns import Turns
 from tidelog.cluster.topics import Created, NewTopic
 from tidelog.errors import (
     InvalidConfig,
     InvalidReplicaAssignment,
     InvalidRequest,
     KafkaError,
+    ProtocolError,
     ThrottlingQuotaExceeded,
     TopicAuthorizationFailed,
 )
@@ -29,12 +31,18 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.quotas.quotas import Mutations
 from tidelog.security.acls import CLUSTER, Resource
 
+_MOST_TOPICS = 10_000
+"""Below what the request may have of elements, because a topic costs the controller far more than a setting of it."""
+_RESULTS_A_TURN = 50
+"""Each tells all settings of a topic."""
 _REFUSES_SINCE = 6
 """Clients before it do not know the error, so they get what they ask for, and are held afterwards."""
 
 
 @handles(CreateTopicsRequest, "2-7", allow=by_item, controller=True)
 async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
+    if len(request.topics) > _MOST_TOPICS:
+        raise ProtocolError(f"more than {_MOST_TOPICS} topics in one request")
     times = Counter(topic.name for topic in request.topics)
     outcomes: dict[str, Created | KafkaError] = {}
     all_allowed = ctx.may(CREATE, CLUSTER, quietly=True)
@@ -57,9 +65,12 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
         outcomes[each.name] = outcome
         if isinstance(outcome, KafkaError) and not request.validate_only:
             mutations.give_back(_count(each, ctx))
+    turns = Turns(_RESULTS_A_TURN)
     return CreateTopicsResponse(
         throttle_time_ms=mutations.end(),
-        topics=[_result(name, outcomes[name], wanted, ctx) for name in times],
+        topics=[
+            _result(name, outcomes[name], wanted, ctx) async for name in turns.over(list(times))
+        ],
     )
 
 

@@ -17,7 +17,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = field(factory=list)
 
 
-class AlterConfigsRequest(Request, api_key=33, versions="0-2", flexible="2+", most=10_000):
+class AlterConfigsRequest(Request, api_key=33, versions="0-2", flexible="2+", most=30_000):
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: boolean = False
 

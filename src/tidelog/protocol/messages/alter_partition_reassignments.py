@@ -16,9 +16,7 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = field(factory=list)
 
 
-class AlterPartitionReassignmentsRequest(
-    Request, api_key=45, versions="0-1", flexible="0+", most=20_000
-):
+class AlterPartitionReassignmentsRequest(Request, api_key=45, versions="0-1", flexible="0+"):
     timeout_ms: int32 = 60000
     allow_replication_factor_change: boolean = field("1+", default=True)
     topics: list[ReassignableTopic] = field(factory=list)

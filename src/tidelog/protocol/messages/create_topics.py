@@ -38,7 +38,7 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = field(factory=list)
 
 
-class CreateTopicsRequest(Request, api_key=19, versions="0-7", flexible="5+", most=10_000):
+class CreateTopicsRequest(Request, api_key=19, versions="0-7", flexible="5+", most=30_000):
     topics: list[CreatableTopic] = field(factory=list)
     timeout_ms: int32 = 60000
     validate_only: boolean = field("1+", default=False)

@@ -51,7 +51,7 @@ class ForgottenTopic(Struct):
     partitions: list[int32] = field("7+", factory=list)
 
 
-class FetchRequest(Request, api_key=1, versions="0-18", flexible="12+", most=20_000):
+class FetchRequest(Request, api_key=1, versions="0-18", flexible="12+", most=40_000):
     cluster_id: string | None = field("12+", tag=0, default=None)
     replica_id: int32 = field("0-14", default=-1)
     replica_state: ReplicaState = field("15+", tag=1, factory=ReplicaState)

@@ -19,7 +19,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(
-    Request, api_key=44, versions="0-1", flexible="1+", most=10_000
+    Request, api_key=44, versions="0-1", flexible="1+", most=30_000
 ):
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: boolean = False
