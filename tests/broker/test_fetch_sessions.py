@@ -1,8 +1,11 @@
 """Incremental fetches (KIP-227), through the handler and in the cache itself."""
 
+import pytest
 from hot_path import batch, fetch_request, produce_request, settled
 
-from tidelog.broker.fetch_sessions import FetchSessions
+from tidelog.broker.fetch_sessions import _MOST_PARTITIONS, FetchSessions
+from tidelog.errors import FetchSessionIdNotFound
+from tidelog.kernel.requests import FetchTopics
 from tidelog.network.answer import Deferred
 from tidelog.protocol.messages.fetch import FetchRequest, ForgottenTopic
 from tidelog.testing.manual_clock import ManualClock
@@ -134,3 +137,27 @@ def test_the_epoch_wraps_to_1():
 def test_a_session_of_nothing_is_not_kept():
     sessions = FetchSessions(1, ManualClock())
     assert sessions.begin(0, False, [], ends=False) == (0, [], None)
+
+
+def test_what_sessions_name_together_is_bounded():
+    clock = ManualClock()
+    cache = FetchSessions(slots=1000, clock=clock)
+    many = _partitions("many", 20_000)
+    ids = [
+        cache.begin(0, False, many, ends=False)[0] for _ in range(_MOST_PARTITIONS // 20_000 + 5)
+    ]
+    assert ids.count(0) == 5
+    assert cache.begin(0, False, _partitions("few", 1), ends=False)[0] == 0
+    assert cache.begin(0, False, many, ends=False, always=True)[0] != 0
+    # Whoever goes on does, and whoever would have more has to begin anew.
+    cache.resume(ids[0], 1, False, [], [])
+    with pytest.raises(FetchSessionIdNotFound):
+        cache.resume(ids[0], 2, False, _partitions("more", 1), [])
+    assert cache.begin(0, False, _partitions("few", 10), ends=False)[0] != 0
+    clock.advance(200_000)
+    assert all(cache.begin(0, False, many, ends=False)[0] for _ in range(20))
+    assert cache._partitions == sum(each.counted for each in cache._sessions.values())
+
+
+def _partitions(topic: str, count: int) -> FetchTopics:
+    return [(topic, [(index, -1, 0, -1, -1, 1, None) for index in range(count)])]

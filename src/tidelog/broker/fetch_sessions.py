@@ -7,8 +7,8 @@ A request names its session by id and epoch:
     id,   epoch -1     end the session; otherwise as without one
     id,   epoch n      the next request of the session: only what changed, plus what it forgets
 
-Sessions are bounded in number; when there are too many, the one that was not used for longest goes, if it has been
-silent for two minutes, else the new one is not given an id.
+Sessions are bounded in number, and in the partitions that they name together, because they outlive their connections; when
+there are too many, the ones that were not used for longest go, if they have been silent for two minutes, else the new one is not given an id.
 """
 
 import random
@@ -28,6 +28,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = (1 << 31) - 1
 _MAY_BE_EVICTED_MS = 120_000
+_MOST_PARTITIONS = 500_000
+"""Of all sessions together, followers' aside; some 350 bytes each."""
 
 Key = tuple[str | bytes, int]
 """Topic, by name or by the 16 bytes of its id, and partition."""
@@ -77,7 +79,7 @@ class Wanted:
 class Session:
     """What one consumer fetches.  `wanted` is in the order in which partitions are served."""
 
-    __slots__ = ("by_topic_id", "epoch", "id", "used_ms", "wanted")
+    __slots__ = ("by_topic_id", "counted", "epoch", "id", "used_ms", "wanted")
 
     def __init__(
         self, session_id: int, by_topic_id: bool, wanted: dict[Key, Wanted], used_ms: int
@@ -88,6 +90,8 @@ class Session:
         self.epoch = 1
         """Of the next request."""
         self.used_ms = used_ms
+        self.counted = 0
+        """As so many partitions it is counted."""
 
     def update(self, topics: FetchTopics, forgotten: ForgottenTopics) -> None:
         """Take over what the request changes."""
@@ -119,6 +123,8 @@ class FetchSessions:
         self._clock = clock
         self._sessions: dict[int, Session] = {}
         """Least recently used first."""
+        self._partitions = 0
+        """Invariant: the sum of what the sessions are counted as."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -140,10 +146,12 @@ class FetchSessions:
         self._remove(session_id)
         wanted: dict[Key, Wanted] = {}
         _take(wanted, topics)
-        if ends or not wanted or not (self._make_room() or always):
+        counts = 0 if always else len(wanted)
+        if ends or not wanted or not (self._make_room(counts) or always):
             return NO_SESSION, list(wanted.values()), None
         session = (kind or Session)(self._new_id(), by_topic_id, wanted, self._now_ms())
         self._sessions[session.id] = session
+        self._count(session, counts)
         return session.id, list(wanted.values()), session
 
     def resume(
@@ -169,26 +177,36 @@ class FetchSessions:
         if len(session.wanted) > FetchRequest.most:
             self._remove(session_id)
             raise FetchSessionIdNotFound(f"a session has at most {FetchRequest.most} partitions")
+        if session.counted:
+            self._count(session, len(session.wanted))
+            if self._partitions > _MOST_PARTITIONS:
+                self._remove(session_id)
+                raise FetchSessionIdNotFound("the sessions name too many partitions")
         session.epoch = epoch + 1 if epoch < _LAST_EPOCH else 1
         return session
 
     def end(self, session: Session) -> None:
         self._remove(session.id)
 
-    def _make_room(self) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
-            return False
-        if self._now_ms() - oldest.used_ms < _MAY_BE_EVICTED_MS:
-            return False
-        self._remove(oldest.id)
+    def _make_room(self, partitions: int) -> bool:
+        """Whether there is room for a session of so many."""
+        while (
+            len(self._sessions) >= self._slots or self._partitions + partitions > _MOST_PARTITIONS
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or self._now_ms() - oldest.used_ms < _MAY_BE_EVICTED_MS:
+                return False
+            self._remove(oldest.id)
         return True
+
+    def _count(self, session: Session, partitions: int) -> None:
+        self._partitions += partitions - session.counted
+        session.counted = partitions
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._count(session, 0)
             session.close()
 
     def _now_ms(self) -> int:
