@@ -42,6 +42,7 @@ def change(**what) -> PartitionChangeRecord:
         ((BrokerChangeRecord(1, fenced=True), change(leader=2)), "broker 1 is gone"),
         ((BrokerChangeRecord(1, stopping=True), change(leader=2)), "broker 1 is stopping"),
         ((change(leader=2, replicas=(2, 3)),), "broker 1 holds it no longer"),
+        ((change(leader=3, isr=(3,), replicas=(3,)),), "broker 1 holds it no longer"),
         ((change(leader=2, isr=(2,)),), "broker 1 is not in sync any more"),
     ],
 )

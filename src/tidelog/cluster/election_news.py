@@ -49,6 +49,8 @@ def elected(before: Image, after: Image, records: Sequence[Record]) -> Iterator[
         if old is None or new is None or old.leader == new.leader:
             continue
         unclean = new.leader != NO_LEADER and new.leader not in (*old.isr, *old.eligible)
+        if record.replicas is not None:
+            unclean = False  # a reassignment ends when its leader has told that the new replicas are in sync
         reason = _reason(after, old, new)
         name = after.topic_names[record.topic_id]
         yield Elected(name, record.index, old, new, unclean, reason)
