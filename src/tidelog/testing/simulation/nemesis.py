@@ -50,6 +50,8 @@ class Nemesis:
         """Kinds that are not done."""
         self._without_power: Node | None = None
         """The last that lost what was not synced, until it has everything again."""
+        self._emptied = False
+        """Whether that one lost all that it had."""
         self._healing: dict[asyncio.TimerHandle, Callable[[], None]] = {}
         self.deeds: Counter[str] = Counter()
         """How often each kind was done."""
@@ -195,7 +197,13 @@ class Nemesis:
         self._spoil(node, node.disk.make_read_only, "is read-only")
 
     def _spoil(self, node: Node, spoil: Callable[[str], None], how: str) -> None:
-        """A log directory cannot be used for a while; then somebody mends it, and starts the broker again."""
+        """A log directory cannot be used for a while; then somebody mends it, and starts the broker again.
+
+        Not while a broker that was emptied lacks something: with the others in doubt nobody would have a log to count on.
+        """
+        if self._emptied and not self._all_have_everything():
+            return
+        self._emptied = False
         directory = self._chance.choice(node.log_dirs)
         self._tell(f"{directory} {how}")
         spoil(directory)
@@ -215,6 +223,7 @@ class Nemesis:
         if node is None or len(self._cluster.nodes) == 1 or not self._all_have_everything():
             return  # the only copy is not emptied
         self._without_power = node
+        self._emptied = True
         node.kill()
         directory = self._chance.choice(node.log_dirs)
         self._tell(f"{directory} is empty")
