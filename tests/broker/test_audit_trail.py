@@ -16,6 +16,7 @@ from tidelog.broker.audit_trail import _MOST_QUEUED, AuditTrail, FileSink
 from tidelog.broker.audited import _BY_API
 from tidelog.broker.broker import Broker
 from tidelog.broker.dispatch import Handlers
+from tidelog.broker.handlers.envelope import _client
 from tidelog.broker.settings import BrokerSettings
 from tidelog.client.admin_security import Acl
 from tidelog.client.connection import Connection
@@ -24,7 +25,9 @@ from tidelog.clock import SystemClock
 from tidelog.errors import KafkaError, SaslAuthenticationFailed, SettingsError
 from tidelog.metastore.memory import MemoryMetastore, MemoryStore
 from tidelog.network.peer import Address, Peer, Principal
+from tidelog.protocol.codec import encode
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest
 from tidelog.testing.manual_clock import ManualClock
 
 sys.path.append(str(Path(__file__).parents[1] / "fuzz"))
@@ -57,6 +60,22 @@ class MemorySink:
     @property
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(each) for each in self.lines]
+
+
+async def test_who_says_that_another_has_asked_it_is_told():
+    sink = MemorySink()
+    trail = AuditTrail(sink, 0, ManualClock())
+    admin = DefaultPrincipalData(type="User", name="admin")
+    request = EnvelopeRequest(
+        request_principal=b"\0\0" + encode(admin, 0), client_host_address=b"\1\2\3\4"
+    )
+    trail.created_automatically(["forged"], _client(request, peer("mallory")))
+    trail.created_automatically(["own"], peer("mallory"))
+    await trail.close()
+    forged, own = sink.events
+    assert (forged["principal"], forged["address"]) == ("User:admin", "1.2.3.4")
+    assert forged["handed_on_by"] == "User:mallory 10.0.0.7"
+    assert "handed_on_by" not in own
 
 
 async def test_a_line_cannot_be_forged():

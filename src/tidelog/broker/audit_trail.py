@@ -126,6 +126,10 @@ class AuditTrail:
             "address": peer.address.host,
             "outcome": "failed" if error_code else "done",
         }
+        if peer.handed_on_by is not None:
+            # Where there are no access rules anybody may say so: the trail tells who did.
+            by = peer.handed_on_by
+            told["handed_on_by"] = f"{by.principal} {by.address.host}"
         if error_code:
             told["error"] = type(error_of(error_code)).__name__
         if resource:

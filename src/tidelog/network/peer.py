@@ -51,6 +51,7 @@ class Peer:
     __slots__ = (
         "address",
         "connection",
+        "handed_on_by",
         "is_broker",
         "largest",
         "listener",
@@ -78,6 +79,8 @@ class Peer:
         self.share: object | None = None
         """What the peer is limited in; the broker's business."""
         self.connection: Holdable | None = None
+        self.handed_on_by: Peer | None = None
+        """Who said that this peer had asked it; None for those who came themselves."""
 
     def hold(self, seconds: float) -> None:
         """Serve the peer nothing more for so long: it has used more than its share."""

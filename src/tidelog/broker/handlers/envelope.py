@@ -73,4 +73,5 @@ def _client(request: EnvelopeRequest, broker: Peer) -> Peer:
     except ProtocolError:
         raise PrincipalDeserializationFailure from None
     client.principal = Principal(who.type, who.name)
+    client.handed_on_by = broker
     return client
