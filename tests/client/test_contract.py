@@ -467,7 +467,11 @@ def test_commits_that_nobody_waits_for_come_in_order(
         told.append(offsets[tp])
 
     with Consumer(
-        topics=filled, enable_auto_commit=False, on_commit=on_commit, **options
+        topics=filled,
+        enable_auto_commit=False,
+        on_commit=on_commit,
+        default_api_timeout_ms=5000,  # for so long is tried what nobody can commit
+        **options,
     ) as consumer:
         commits = []
         for message in consumer:
@@ -545,3 +549,24 @@ def test_an_interceptor_that_fails_costs_no_message(filled: str, options: dict[s
 
     with Consumer(topics=filled, interceptors=[broken], **options) as consumer:
         assert [next(iter(consumer)).offset for _ in range(3)] == [0, 1, 2]
+
+
+def test_offsets_that_are_none_are_refused_before_they_are_sent(
+    filled: str, options: dict[str, Any], admin: Admin
+) -> None:
+    """A group with a negative offset would begin anew wherever auto.offset.reset says."""
+    tp = TopicPartition(filled, 0)
+    with Consumer(topics=filled, **options) as consumer:
+        message = consumer.poll(60)[0]
+        with pytest.raises(ValueError, match=r"offset -5 of .* must be at least 0"):
+            consumer.commit({tp: -5})
+        wrong: Any = {tp: "5"}
+        with pytest.raises(TypeError, match=r"offset '5' of .* must be a number"):
+            consumer.commit(wrong)
+        wrong = message
+        with pytest.raises(
+            TypeError, match=r"mapping .* \{message\.topic_partition: message\.offset \+ 1\}"
+        ):
+            consumer.commit(wrong)
+        consumer.commit({message.topic_partition: message.offset + 1})
+        assert committed(admin, options, filled) == 1

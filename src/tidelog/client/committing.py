@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tidelog.client.assignment import Assignment
 from tidelog.client.cluster import Cluster, UnknownTopic, note_coordinator_error
-from tidelog.client.group_requests import CommittedOffset, offset_commit
+from tidelog.client.group_requests import CommittedOffset, offset_commit, offsets_given
 from tidelog.client.membership import Membership
 from tidelog.client.metrics import ConsumerMetrics
 from tidelog.client.settings import ConsumerSettings
@@ -150,12 +150,7 @@ class Committer:
 
     async def _send(self, offsets: Offsets, timeout_s: float | None) -> None:
         group = self.group
-        left = {
-            TopicPartition(*tp): each
-            if isinstance(each, CommittedOffset)
-            else CommittedOffset(each, "")
-            for tp, each in offsets.items()
-        }
+        left = offsets_given(offsets)
         if not left:
             return
         wanted = dict(left)

@@ -44,6 +44,29 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
+def offsets_given(
+    offsets: Mapping[TopicPartition, int | CommittedOffset],
+) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets to be committed, as somebody has given them."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"{type(offsets).__name__} is not a mapping of partitions to offsets; that of one message is "
+            "{message.topic_partition: message.offset + 1}"
+        )
+    found = {
+        TopicPartition(*tp): each
+        if isinstance(each, CommittedOffset)
+        else CommittedOffset(each, "")
+        for tp, each in offsets.items()
+    }
+    for tp, (offset, _, _) in found.items():
+        if not isinstance(offset, int):
+            raise TypeError(f"the offset {offset!r} of {tp} must be a number")
+        if offset < 0:
+            raise ValueError(f"the offset {offset} of {tp} must be at least 0")
+    return found
+
+
 async def offset_commit(
     cluster: Cluster,
     group: str,

@@ -23,7 +23,7 @@ from tidelog.client.accumulator import Accumulator, BufferFull
 from tidelog.client.batch import Batch, Delivery
 from tidelog.client.closing import Closing
 from tidelog.client.cluster import Cluster, TopicInfo
-from tidelog.client.group_requests import CommittedOffset, GroupMetadata
+from tidelog.client.group_requests import CommittedOffset, GroupMetadata, offsets_given
 from tidelog.client.habits import answering
 from tidelog.client.interceptors import (
     Headers,
@@ -264,10 +264,7 @@ class AsyncProducer(Closing):
         group: GroupMetadata | str,
     ) -> None:
         """Commit a group's offsets with the transaction; the group is a consumer's `group_metadata()`, or a bare name."""
-        wanted = {
-            TopicPartition(*tp): CommittedOffset(each, "") if isinstance(each, int) else each
-            for tp, each in offsets.items()
-        }
+        wanted = offsets_given(offsets)
         named = GroupMetadata(group) if isinstance(group, str) else group
         await self._transactional().send_offsets(wanted, named)
 
