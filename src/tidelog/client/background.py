@@ -15,8 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import CancelledError, Future
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -35,6 +34,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Ended(TidelogError):
+    """The client was closed, perhaps by another thread while this one waited."""
+
+
 class LoopThread:
     """An event loop that runs in a thread until it is stopped."""
 
@@ -43,7 +46,9 @@ class LoopThread:
         # wait every time, and measured no better here.
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self._stopping = threading.Lock()
+        self._lock = threading.Lock()
+        self._ends = False
+        """Nothing is begun there any more.  Whoever sets it stops the loop, and nobody does so twice."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -78,10 +83,11 @@ class LoopThread:
         except TidelogError:
             work.close()
             raise
-        if self.loop.is_closed():
-            work.close()
-            raise TidelogError("the client is closed")
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._lock:
+            if not self._ends:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise Ended("the client is closed")
 
     def run(self, work: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
         """Run a coroutine there and wait for it; if the wait is interrupted, it is cancelled."""
@@ -93,6 +99,10 @@ class LoopThread:
         future = self.start(work)
         try:
             return future.result(timeout_s)
+        except CancelledError:
+            if self._ends:
+                raise Ended("the client was closed meanwhile") from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -101,12 +111,14 @@ class LoopThread:
         """Stop the loop and wait for its thread; may be called twice."""
         if os.getpid() != self._pid:
             return
-        with suppress(RuntimeError):  # it is closed already
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        with self._lock:
+            if not self._ends:
+                self._ends = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
         if self.is_current:
             return  # a forgotten client was collected there; the thread ends by itself
         self._thread.join()
-        with self._stopping:
+        with self._lock:
             if not self.loop.is_closed():
                 self.loop.close()
 
@@ -156,6 +168,8 @@ class Blocking(Generic[C_co]):
         if not self._thread.loop.is_closed() and not self._thread.is_left_behind:
             try:
                 self._thread.run(self._core.close(timeout))
+            except Ended:
+                pass  # another thread has closed it: the end is the same, and its failure was told there
             finally:
                 self._thread.stop()
 
